@@ -1,0 +1,44 @@
+# One entry for people and CI: CI runs `make check test test-cluster` and nothing else.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: help venv check format test test-cluster demo lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# The stamp is newer than the lock exactly when the environment is complete.
+$(VENV)/.complete: requirements/dev.txt requirements/official-client.txt pyproject.toml
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/pip install --quiet --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
+	$(PYTHON) -m venv $(VENV)/official-client
+	$(VENV)/official-client/bin/pip install --quiet --require-hashes -r requirements/official-client.txt
+	touch $@
+
+venv: $(VENV)/.complete ## set up .venv with the locked dependencies
+
+check: venv ## format, lint, types, import contracts (what CI checks before the tests)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: venv ## rewrite the sources in the house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: venv ## all tests that need no cluster
+	$(BIN)/pytest
+
+# A week behind the registry: a release that is withdrawn or turns out malicious is usually found by then.
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --exclude-newer "$$(date -u -d '7 days ago' +%FT00:00:00Z)"
+
+lock: ## resolve the dependencies anew (needs uv)
+	$(COMPILE) --all-extras -o requirements/dev.txt pyproject.toml
+	$(COMPILE) --extra cli -c requirements/dev.txt -o requirements/run.txt pyproject.toml
+	$(COMPILE) -o requirements/official-client.txt requirements/official-client.in
+
+clean: ## remove the environment and everything built
+	rm -rf $(VENV) build *.egg-info

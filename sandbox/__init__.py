@@ -1,0 +1,1 @@
+"""A local world without a cluster: a Kubernetes API, a Model Registry, a played KServe, a broker, fault switches."""

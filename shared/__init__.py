@@ -1,0 +1,1 @@
+"""What producer and consumer must both agree on, and nothing else."""
