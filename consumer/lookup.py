@@ -1,0 +1,83 @@
+"""Read from the registry what `plan` must know: the records of a uid, and whether models and versions exist."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from consumer.environments import Environments
+from consumer.observation import Observation
+from consumer.plan import Facts, PlanSettings, Questions, environment_name
+from consumer.ports import Registry
+from consumer.records import Record, base_name, external_id
+
+CHECKED_FOR_S: Final = 60.0  # how long a model or version that was found counts as there
+
+
+class Lookup:
+    """Asks the registry. `now` is a monotonic clock in seconds."""
+
+    def __init__(
+        self, registry: Registry, environments: Environments, settings: PlanSettings, now: Callable[[], float]
+    ) -> None:
+        self._registry = registry
+        self._environments = environments
+        self._settings = settings
+        self._now = now
+        self._checked: dict[tuple[str, str], tuple[float, str | None]] = {}
+
+    async def records(self, seen: Observation, models: Iterable[str]) -> dict[str, Record]:
+        """Return the records of this uid for the given models, by the model that each is for.
+
+        A record of the first model may be an earlier controller's, which has our name form but no externalId.
+        """
+        found: dict[str, Record] = {}
+        for model in models:
+            record = await self._registry.find_record(external_id(seen.uid, model))
+            if record is None and model == (seen.models or (model,))[0]:
+                record = await self._by_name(seen)
+            if record is not None:
+                found[record.model_id] = record
+        return found
+
+    async def facts(self, questions: Questions) -> Facts:
+        """Answer the questions; what was found to exist is remembered for a minute, what was not is asked again."""
+        models, versions = await asyncio.gather(
+            asyncio.gather(*(self._model(model) for model in questions.models)),
+            asyncio.gather(*(self._version(version) for version in questions.versions)),
+        )
+        return Facts(
+            dict(zip(questions.models, models, strict=True)), dict(zip(questions.versions, versions, strict=True))
+        )
+
+    async def _by_name(self, seen: Observation) -> Record | None:
+        environment_id = await self._environments.find(environment_name(seen, self._settings))
+        if environment_id is None:
+            return None
+        return await self._registry.find_record_by_name(base_name(seen.key, seen.uid), environment_id)
+
+    async def _model(self, model: str) -> bool:
+        if self._remembered("model", model) is not None:
+            return True
+        exists = await self._registry.model_exists(model)
+        if exists:
+            self._remember("model", model, model)
+        return exists
+
+    async def _version(self, version: str) -> str | None:
+        known = self._remembered("version", version)
+        if known is not None:
+            return known
+        model = await self._registry.model_of_version(version)
+        if model is not None:
+            self._remember("version", version, model)
+        return model
+
+    def _remembered(self, kind: str, number: str) -> str | None:
+        at, value = self._checked.get((kind, number), (float("-inf"), None))
+        return value if self._now() - at < CHECKED_FOR_S else None
+
+    def _remember(self, kind: str, number: str, value: str) -> None:
+        now = self._now()
+        if len(self._checked) > 10_000:
+            self._checked = {key: entry for key, entry in self._checked.items() if now - entry[0] < CHECKED_FOR_S}
+        self._checked[kind, number] = (now, value)

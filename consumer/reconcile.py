@@ -1,0 +1,134 @@
+"""Bring registry and object into agreement for one observation: read, plan, perform, remember.
+
+Stands between `handle.py`, which settles messages, and `plan.py`, which decides. Everything here is about not asking
+twice: a live create needs no find, what the owner remembers needs no read, a deferred id needs no registry.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from consumer.act import Actor, Outcome
+from consumer.freshness import Order, compare
+from consumer.lookup import Lookup
+from consumer.memory import Known, Memory, inputs_of
+from consumer.observation import Observation, want
+from consumer.plan import PlanSettings, Records, is_stale, plan, questions, write_back
+from shared.errors import ConflictError, PermanentError
+from shared.objects import ObjectKey, is_registry_id
+
+DUE_LOOKS_S: Final = (1.0, 5.0)  # after each event of an object that lacks its id: by then it may be free to write
+
+LookAgain = Callable[[ObjectKey, float], None]  # look at the live object after so many seconds
+
+
+class How(msgspec.Struct, frozen=True):
+    """What is known of an observation beside itself.
+
+    `creates_first`: the object was just created before our eyes, so a record cannot exist. `forced`: read the registry
+    even if the object is as it was. `is_look`: it was read from the API server, not told by an event.
+    """
+
+    creates_first: bool = False
+    forced: bool = False
+    is_look: bool = False
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What came of an observation, in the words of the metric: applied, noop, duplicate or stale.
+
+    `settles`: the object was planned anew, so that an older complaint about it is void unless it is repeated.
+    """
+
+    word: str
+    rejections: tuple[str, ...] = ()
+    settles: bool = False
+
+
+class Reconciler:
+    """Reconciles observations, one at a time for each object."""
+
+    def __init__(self, actor: Actor, lookup: Lookup, settings: PlanSettings, look_again: LookAgain) -> None:
+        self._actor = actor
+        self._lookup = lookup
+        self._settings = settings
+        self._look_again = look_again
+        self.memory = Memory()
+
+    async def reconcile(self, seen: Observation, how: How) -> Result:
+        """Do what the observation asks for. Raises the errors of the adapters; then nothing is remembered."""
+        known = self.memory.get(seen.uid)
+        if known is None:
+            return await self._apply(seen, how, None)
+        order = compare(seen.freshness, known.freshness)
+        if order is Order.OLDER:
+            return Result("stale")
+        if known.inputs != inputs_of(seen, self._settings) or _passed_news(seen, known) or how.forced:
+            return await self._apply(seen, how, known)
+        if known.due and how.is_look:
+            outcome = await self._actor.perform(write_back(seen, known.record_id, self._settings), seen)
+            self._remember(seen, known.closed, known.record_id, outcome)
+            return Result("applied" if outcome.patched else "noop")
+        self.memory.put(seen.uid, replace(known, freshness=seen.freshness))
+        if known.due:
+            self._look_while_due(seen)
+        return Result("duplicate" if order is Order.SAME else "noop")
+
+    async def _apply(self, seen: Observation, how: How, known: Known | None) -> Result:
+        closed = known.closed if known else frozenset()
+        records = {} if how.creates_first else await self._read(seen, closed)
+        if is_stale(seen, records):
+            return Result("stale")
+        try:
+            outcome = await self._perform(seen, records)
+        except ConflictError as error:
+            # What we wanted to create is there: our own, from a try whose answer was lost, or somebody else's.
+            records = await self._read(seen, frozenset())
+            model = want(seen, self._settings.prefix).model
+            if model not in records:
+                taken = f"name or externalId of the record of {seen.key} (uid {seen.uid}) is taken by something else"
+                raise PermanentError(taken) from error
+            if is_stale(seen, records):
+                return Result("stale")
+            outcome = await self._perform(seen, records)
+        model = want(seen, self._settings.prefix).model
+        current = records.get(model) if model is not None else None
+        record_id = outcome.record_id or (current.id if current else None)
+        self._remember(seen, frozenset(seen.models) - {model}, record_id, outcome)
+        if outcome.deferred and not how.is_look:
+            self._look_while_due(seen)
+        return Result("applied" if outcome.wrote or outcome.patched else "noop", outcome.rejections, settles=True)
+
+    async def _read(self, seen: Observation, closed: frozenset[str]) -> Records:
+        """Read the records of this uid, but those that are known to be closed.
+
+        At the end of an object without model label they are read once more: the last word goes into one of them.
+        """
+        model = want(seen, self._settings.prefix).model
+        models = list(seen.models)
+        if model is not None and is_registry_id(model) and model not in models:
+            models.append(model)
+        skipped = closed if model is not None or seen.lives else frozenset[str]()
+        return await self._lookup.records(seen, [each for each in models if each not in skipped])
+
+    async def _perform(self, seen: Observation, records: Records) -> Outcome:
+        facts = await self._lookup.facts(questions(seen, records, self._settings))
+        return await self._actor.perform(plan(seen, records, facts, self._settings), seen)
+
+    def _remember(self, seen: Observation, closed: frozenset[str], record_id: str | None, outcome: Outcome) -> None:
+        inputs = inputs_of(replace(seen, passed=()), self._settings)
+        if outcome.patched:
+            inputs = replace(inputs, id_value=record_id)  # so that the echo of our own write is no news
+        self.memory.put(seen.uid, Known(seen.freshness, inputs, record_id, closed, due=outcome.deferred))
+
+    def _look_while_due(self, seen: Observation) -> None:
+        for delay_s in DUE_LOOKS_S:
+            self._look_again(seen.key, delay_s)
+
+
+def _passed_news(seen: Observation, known: Known) -> bool:
+    """Whether a version was passed over that is not the known one: it belongs into the history."""
+    last = known.inputs.wanted
+    return any((each.model, each.version) != (last.model or "", last.version) for each in seen.passed)

@@ -1,0 +1,531 @@
+"""The connection: API version, deadline, credentials, one origin, the limit on requests in flight, telemetry."""
+
+import asyncio
+import logging
+import os
+import shutil
+import ssl
+import subprocess
+
+import httpx
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+from registry_script import EMPTY_PAGE, JSON, NO_PAGE, TEXT, Script, error, ok
+
+from consumer.exchange import Exchanger, Instruments, Outgoing
+from consumer.registry import ModelRegistry
+from consumer.registry_client import InFlightLimit, RegistryAccess, RegistryClient, registry_http
+from consumer.registry_errors import OtherVersionError, Request, RequestKind
+from shared.errors import PermanentError, SettingsError, TransientError, UnauthorizedError, UnreachableError
+
+BASE = "http://registry.example:8080"
+ANY_VERSION = RegistryAccess(base_url=BASE)
+ASK = Request(RequestKind.FIND, "GET", "/inference_service", {"externalId": "x"})
+FOUND = {"id": "17", "externalId": "x"}
+UNAVAILABLE = httpx.Response(503, headers=TEXT, text="Datastore service is down or unavailable.\n")
+
+
+def plenty() -> float:
+    return 60.0
+
+
+# --- the API version ---
+
+
+async def test_v1_is_taken_where_it_is_served():
+    script = Script(ok(EMPTY_PAGE), ok(FOUND), ok(FOUND))
+    client = script.client(ANY_VERSION)
+    await client.call(ASK, plenty)
+    await client.call(ASK, plenty)
+    assert script.paths() == ["GET v1/registered_models", "GET v1/inference_service", "GET v1/inference_service"]
+    assert dict(script.seen[0].url.params) == {"pageSize": "1"}
+
+
+@pytest.mark.parametrize("absent", [NO_PAGE, httpx.Response(410, text="gone")], ids=["unknown", "gone"])
+async def test_v1alpha3_is_taken_where_v1_is_not_served(absent):
+    script = Script(absent, ok(EMPTY_PAGE), ok(FOUND))
+    await script.client(ANY_VERSION).call(ASK, plenty)
+    assert script.paths()[1:] == ["GET v1alpha3/registered_models", "GET v1alpha3/inference_service"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        UNAVAILABLE,
+        error(500, "failed to connect"),
+        error(400, "x: invalid filter query, type mismatch: bad request"),
+        httpx.ConnectError("refused"),
+        httpx.Response(200, headers=TEXT, text="<html>log in</html>"),
+        httpx.Response(302, headers={"Location": "http://elsewhere.example/login"}),
+    ],
+    ids=["503", "500", "400", "refused", "login", "redirect"],
+)
+async def test_probe_that_says_nothing_about_the_version_is_repeated_by_the_next_call(answer):
+    script = Script(answer, ok(EMPTY_PAGE), ok(FOUND))
+    client = script.client(ANY_VERSION)
+    with pytest.raises(TransientError):
+        await client.call(ASK, plenty)
+    await client.call(ASK, plenty)
+    assert script.paths()[:2] == ["GET v1/registered_models"] * 2
+
+
+async def test_registry_without_any_known_version_is_named_with_the_way_out():
+    with pytest.raises(TransientError, match=r"registry\.example:8080.*v1.*v1alpha3.*path"):
+        await Script(NO_PAGE, NO_PAGE).client(ANY_VERSION).call(ASK, plenty)
+
+
+@pytest.mark.parametrize("answer", [NO_PAGE, httpx.Response(410, text="gone")], ids=["unknown", "gone"])
+async def test_version_that_is_withdrawn_is_probed_again(answer):
+    script = Script(NO_PAGE, ok(EMPTY_PAGE), ok(FOUND), answer, ok(EMPTY_PAGE), ok(FOUND))
+    client = script.client(ANY_VERSION)
+    await client.call(ASK, plenty)
+    with pytest.raises(OtherVersionError):
+        await client.call(ASK, plenty)
+    await client.call(ASK, plenty)
+    assert script.paths()[3:] == [
+        "GET v1alpha3/inference_service",
+        "GET v1/registered_models",
+        "GET v1/inference_service",
+    ]
+
+
+async def test_503_does_not_unsettle_the_version():
+    script = Script(ok(EMPTY_PAGE), UNAVAILABLE, ok(FOUND))
+    client = script.client(ANY_VERSION)
+    with pytest.raises(TransientError):
+        await client.call(ASK, plenty)
+    await client.call(ASK, plenty)
+    assert script.paths()[1:] == ["GET v1/inference_service"] * 2
+
+
+async def test_pinned_version_is_never_probed_and_its_absence_is_explained():
+    script = Script(NO_PAGE, ok(FOUND))
+    client = script.client(RegistryAccess(base_url=BASE, api_version="v1"))
+    with pytest.raises(TransientError, match="REGISTRY_API_VERSION pins v1"):
+        await client.call(ASK, plenty)
+    await client.call(ASK, plenty)
+    assert script.paths() == ["GET v1/inference_service"] * 2
+
+
+async def test_calls_that_start_together_probe_once():
+    script = Script(ok(EMPTY_PAGE), ok(FOUND), ok(FOUND), ok(FOUND))
+    client = script.client(ANY_VERSION)
+    await asyncio.gather(*(client.call(ASK, plenty) for _ in range(3)))
+    assert script.paths().count("GET v1/registered_models") == 1
+
+
+# --- the deadline ---
+
+
+@pytest.mark.parametrize("left_s", [0.99, 0.0, -3.0, float("-inf")])
+async def test_nothing_is_sent_when_ownership_is_about_to_end(left_s):
+    script = Script()
+    with pytest.raises(TransientError, match="ownership"):
+        await ModelRegistry(script.client(), lambda: left_s).find_record("x")
+
+
+async def test_deadline_is_asked_after_the_wait_for_a_place():
+    limit, left_s = InFlightLimit(1), 60.0
+    client = Script().client(limit=limit)
+    async with limit:
+        waiting = asyncio.create_task(client.call(ASK, lambda: left_s))
+        await asyncio.sleep(0)
+        left_s = 0.5
+    with pytest.raises(TransientError, match="ownership"):
+        await waiting
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("left_s", "cut_s"), [(float("inf"), 5.0), (60.0, 5.0), (2.5, 2.5), (1.0, 1.0)])
+async def test_answer_that_does_not_come_is_cut_at_the_deadline(left_s, cut_s):
+    async def hang(_: httpx.Request) -> httpx.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    client = Script().client()
+    client._http._transport = httpx.MockTransport(hang)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with pytest.raises(UnreachableError, match="no answer"):
+        await client.call(ASK, lambda: left_s)
+    assert loop.time() - began == pytest.approx(cut_s)
+
+
+@pytest.mark.looptime
+async def test_answer_that_drips_is_cut_at_the_deadline():
+    class Drip(httpx.AsyncByteStream):
+        async def __aiter__(self):
+            while True:
+                await asyncio.sleep(0.5)
+                yield b" "
+
+    client = Script(httpx.Response(200, headers=JSON, stream=Drip())).client()
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(UnreachableError):
+        await client.call(ASK, plenty)
+    assert asyncio.get_running_loop().time() - began == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        httpx.ConnectError("All connection attempts failed"),
+        httpx.ReadTimeout(""),
+        httpx.RemoteProtocolError("Server disconnected without sending a response."),
+        httpx.DecodingError("bad gzip"),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+async def test_request_without_an_answer_is_unreachable_and_keeps_its_cause(failure):
+    with pytest.raises(
+        UnreachableError, match="GET /api/model_registry/v1alpha3/inference_service: no answer"
+    ) as raised:
+        await Script(failure).client().call(ASK, plenty)
+    assert raised.value.__cause__ is failure
+
+
+async def test_refused_header_is_not_repeated_in_the_message():
+    script = Script(httpx.LocalProtocolError("Illegal header value b'Bearer s3cr3t\\n'"))
+    with pytest.raises(UnreachableError) as raised:
+        await script.client().call(ASK, plenty)
+    assert "s3cr3t" not in str(raised.value)
+
+
+# --- credentials ---
+
+
+async def test_token_is_read_again_when_the_file_changes(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("one\n")
+    script = Script(ok(FOUND), ok(FOUND))
+    client = script.client(RegistryAccess(base_url=BASE, api_version="v1", token_file=token))
+    await client.call(ASK, plenty)
+    token.write_text("second\n")
+    await client.call(ASK, plenty)
+    assert [request.headers["Authorization"] for request in script.seen] == ["Bearer one", "Bearer second"]
+
+
+async def test_401_reads_the_file_anew_and_asks_once_more(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("one")
+    seen: list[str] = []
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers["Authorization"])
+        stat = token.stat()
+        token.write_text("two")
+        os.utime(token, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # the cache cannot notice this one by itself
+        return httpx.Response(401, text="Unauthorized")
+
+    script = Script(refuse, ok(FOUND))
+    client = script.client(RegistryAccess(base_url=BASE, api_version="v1", token_file=token))
+    await client.call(ASK, plenty)
+    assert seen == ["Bearer one"]
+    assert script.seen[-1].headers["Authorization"] == "Bearer two"
+
+
+async def test_401_with_the_same_token_is_not_repeated(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("one")
+    script = Script(httpx.Response(401, text="Unauthorized"))
+    with pytest.raises(UnauthorizedError):
+        await script.client(RegistryAccess(base_url=BASE, api_version="v1", token_file=token)).call(ASK, plenty)
+
+
+async def test_missing_token_file_sends_nothing(tmp_path):
+    access = RegistryAccess(base_url=BASE, api_version="v1", token_file=tmp_path / "none")
+    with pytest.raises(UnauthorizedError, match="none"):
+        await Script().client(access).call(ASK, plenty)
+
+
+async def test_without_a_token_file_no_credentials_are_sent():
+    script = Script(ok(FOUND))
+    await script.client().call(ASK, plenty)
+    assert "Authorization" not in script.seen[0].headers
+
+
+# --- one origin ---
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "http://evil.example:8080/x",
+        "https://registry.example:8080/x",
+        "http://registry.example/x",
+        "http://registry.example:8080@evil.example/x",
+    ],
+)
+async def test_request_to_another_origin_never_leaves_and_shows_no_token(tmp_path, target):
+    token = tmp_path / "token"
+    token.write_text("s3cr3t")
+    script = Script()
+    http = registry_http(RegistryAccess(base_url=BASE, token_file=token))
+    http._transport = httpx.MockTransport(script)
+    with pytest.raises(PermanentError) as raised:
+        await http.get(target)
+    assert script.seen == []
+    assert "s3cr3t" not in str(raised.value)
+
+
+async def test_redirect_is_not_followed():
+    script = Script(httpx.Response(307, headers={"Location": "/elsewhere"}))
+    with pytest.raises(TransientError, match="redirects are not followed"):
+        await script.client().call(ASK, plenty)
+
+
+@pytest.mark.parametrize(
+    ("base", "url"),
+    [
+        ("http://mr.ns.svc:8080", "http://mr.ns.svc:8080/api/model_registry/v1/inference_service"),
+        ("http://mr.ns.svc/", "http://mr.ns.svc/api/model_registry/v1/inference_service"),
+        (
+            "https://gw.example/model-registry/a",
+            "https://gw.example/model-registry/a/api/model_registry/v1/inference_service",
+        ),
+        ("https://gw.example:8443/a/", "https://gw.example:8443/a/api/model_registry/v1/inference_service"),
+        ("http://[::1]:80", "http://[::1]/api/model_registry/v1/inference_service"),
+    ],
+)
+async def test_base_may_have_a_port_and_a_path(base, url):
+    script = Script(ok(FOUND))
+    await script.client(RegistryAccess(base_url=base, api_version="v1")).call(ASK, plenty)
+    assert str(script.seen[0].url.copy_with(query=None)) == url
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        "",
+        "registry:8080",
+        "ftp://registry",
+        "http://",
+        "http://user:s3cr3t@registry",
+        "http://registry?x=s3cr3t",
+        "http://registry#a",
+        "http://user:s3cr3t/x@registry",
+    ],
+)
+def test_address_that_is_none_is_refused_without_showing_secrets(base):
+    with pytest.raises(ValueError, match="registry's address") as raised:
+        RegistryAccess(base_url=base)
+    assert "s3cr3t" not in str(raised.value)
+
+
+def test_unknown_api_version_is_refused():
+    with pytest.raises(ValueError, match="v1 or v1alpha3, not 'v2'"):
+        RegistryAccess(base_url=BASE, api_version="v2")
+
+
+def test_ca_file_that_is_none_is_a_settings_error(tmp_path):
+    broken = tmp_path / "ca.pem"
+    broken.write_text("no certificate")
+    for path in (broken, tmp_path / "absent.pem"):
+        with pytest.raises(SettingsError, match="REGISTRY_CA_FILE"):
+            registry_http(RegistryAccess(base_url=BASE, ca_file=path))
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """Return a folder with ca.pem, which is also the server's certificate, and key.pem."""
+    if shutil.which("openssl") is None:
+        pytest.skip("makes a certificate with openssl")
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key.pem"]
+    name = ["-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2", "-out", "ca.pem"]
+    subprocess.run(["openssl", "req", "-x509", *key, *name], cwd=tmp_path, check=True, capture_output=True)
+    return tmp_path
+
+
+async def test_only_the_ca_file_is_trusted(certificate):
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate / "ca.pem", certificate / "key.pem")
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: 11\r\nConnection: close\r\n\r\n{"id": "1"}')
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        for ca_file, trusted in ((certificate / "ca.pem", True), (None, False)):
+            access = RegistryAccess(base_url=f"https://127.0.0.1:{port}", ca_file=ca_file, api_version="v1")
+            client = RegistryClient(
+                access, InFlightLimit(1), Instruments(TracerProvider().get_tracer("t"), lambda *_: None)
+            )
+            if trusted:
+                assert await client.call(ASK, plenty) == b'{"id": "1"}'
+            else:
+                with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
+                    await client.call(ASK, plenty)
+            await client.close()
+
+
+# --- requests in flight ---
+
+
+class Crowd:
+    """Tasks that each stay inside the limit until told to go."""
+
+    def __init__(self, limit: InFlightLimit) -> None:
+        self.limit = limit
+        self.inside: list[int] = []
+        self.gates: list[asyncio.Event] = []
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, count: int) -> None:
+        for _ in range(count):
+            self.gates.append(asyncio.Event())
+            self.tasks.append(asyncio.create_task(self._stay(len(self.gates) - 1)))
+        await self.settle()
+
+    async def _stay(self, number: int) -> None:
+        async with self.limit:
+            self.inside.append(number)
+            try:
+                await self.gates[number].wait()
+            finally:
+                self.inside.remove(number)
+
+    async def settle(self) -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    async def end(self, number: int) -> None:
+        self.gates[number].set()
+        await self.settle()
+
+    async def close(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+@pytest.fixture
+async def crowd():
+    made = Crowd(InFlightLimit(2))
+    yield made
+    await made.close()
+
+
+async def test_no_more_than_the_limit_are_inside_and_the_first_come_first(crowd):
+    await crowd.start(4)
+    assert crowd.inside == [0, 1]
+    await crowd.end(1)
+    assert crowd.inside == [0, 2]
+
+
+async def test_who_gives_up_waiting_takes_no_place(crowd):
+    await crowd.start(4)
+    crowd.tasks[2].cancel()
+    await crowd.end(0)
+    assert crowd.inside == [1, 3]
+    await crowd.end(1)
+    await crowd.end(3)
+    await crowd.start(3)
+    assert len(crowd.inside) == 2
+
+
+async def test_place_given_to_one_who_is_cancelled_at_that_moment_is_passed_on(crowd):
+    await crowd.start(4)
+    crowd.gates[0].set()
+    await asyncio.sleep(0)  # lets task 0 leave, and no more
+    assert crowd.limit._in_flight == 2  # the place has been handed to the task that we cancel now
+    assert crowd.inside == [1]
+    crowd.tasks[2].cancel()
+    await crowd.settle()
+    assert sorted(crowd.inside) == [1, 3]
+
+
+async def test_greater_limit_admits_at_once_and_a_smaller_one_when_others_leave(crowd):
+    await crowd.start(6)
+    crowd.limit.resize(4)
+    await crowd.settle()
+    assert crowd.inside == [0, 1, 2, 3]
+    crowd.limit.resize(1)
+    for number in range(3):
+        await crowd.end(number)
+        assert len(crowd.inside) == 3 - number
+    await crowd.end(3)
+    assert crowd.inside == [4]
+
+
+async def test_smaller_limit_holds_at_once_when_nobody_is_inside(crowd):
+    crowd.limit.resize(1)
+    await crowd.start(3)
+    assert crowd.inside == [0]
+
+
+async def test_limit_is_never_below_one():
+    limit = InFlightLimit(0)
+    limit.resize(-5)
+    async with asyncio.timeout(1), limit:
+        pass
+
+
+async def test_calls_of_one_client_keep_to_the_limit():
+    most = now = 0
+
+    async def answer(_: httpx.Request) -> httpx.Response:
+        nonlocal most, now
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        now -= 1
+        return ok(FOUND)
+
+    client = Script().client(limit=InFlightLimit(3))
+    client._http._transport = httpx.MockTransport(answer)
+    await asyncio.gather(*(client.call(ASK, plenty) for _ in range(20)))
+    assert most == 3
+
+
+# --- what is told of it ---
+
+
+async def test_announced_end_of_the_version_is_logged_once(caplog):
+    def announced(_: httpx.Request) -> httpx.Response:
+        response = ok(FOUND)
+        response.headers.update({"Deprecation": "true", "Sunset": "Sat, 01 Mar 2027 00:00:00 GMT"})
+        return response
+
+    client = Script(announced, announced, announced).client()
+    with caplog.at_level(logging.WARNING, "consumer"):
+        for _ in range(3):
+            await client.call(ASK, plenty)
+    (line,) = caplog.records
+    assert line.sunset == "Sat, 01 Mar 2027 00:00:00 GMT"
+    assert line.api_version == "v1alpha3"
+
+
+async def test_each_exchange_is_counted_by_method_and_outcome():
+    script = Script(ok(FOUND), error(500, "x"), httpx.ConnectError("refused"))
+    client = script.client()
+    await client.call(ASK, plenty)
+    for _ in range(2):
+        with pytest.raises(TransientError):
+            await client.call(ASK, plenty)
+    assert script.exchanges == [("GET", "200"), ("GET", "500"), ("GET", "unreachable")]
+
+
+async def test_span_of_an_exchange_names_route_and_status_and_travels_along():
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    script = Script(error(500, "x"))
+    http = httpx.AsyncClient(base_url=BASE, transport=httpx.MockTransport(script))
+    exchanger = Exchanger(http, Instruments(provider.get_tracer("t"), lambda *_: None))
+    tracer = provider.get_tracer("t")
+    with tracer.start_as_current_span("reconcile") as parent:
+        await exchanger.send(Outgoing(method="GET", path="/a/17", route="/a/{id}"), plenty)
+    span = next(span for span in exporter.get_finished_spans() if span.name == "GET /a/{id}")
+    assert span.parent.span_id == parent.get_span_context().span_id
+    assert span.attributes["http.response.status_code"] == 500
+    assert span.attributes["server.address"] == "registry.example"
+    assert span.status.status_code is StatusCode.ERROR
+    assert script.seen[0].headers["traceparent"].split("-")[2] == f"{span.context.span_id:016x}"
