@@ -32,6 +32,8 @@ format: venv ## rewrite the sources in the house format
 test: venv ## all tests that need no cluster
 	$(BIN)/pytest
 
+include tests/cluster/Makefile.inc
+
 # A week behind the registry: a release that is withdrawn or turns out malicious is usually found by then.
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --exclude-newer "$$(date -u -d '7 days ago' +%FT00:00:00Z)"
 

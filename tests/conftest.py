@@ -1,0 +1,36 @@
+"""What every test folder may ask for."""
+
+import asyncio
+from collections.abc import Generator, Iterator
+
+import pytest
+from cluster.control_plane import ControlPlane, assets_directory
+
+
+def pytest_configure() -> None:
+    """Leave no event loop to be made by accident: looptime's plugin asks for one in the first synchronous test."""
+    asyncio.set_event_loop(None)
+
+
+_CONTROL_PLANE = pytest.StashKey[ControlPlane]()
+
+
+@pytest.fixture(scope="session")
+def control_plane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A real kube-apiserver and etcd, started once for the run; only tests marked `cluster` may ask for it."""
+    plane = ControlPlane(tmp_path_factory.mktemp("control-plane"), assets_directory())
+    plane.start()
+    request.config.stash[_CONTROL_PLANE] = plane
+    yield plane
+    del request.config.stash[_CONTROL_PLANE]
+    plane.stop()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the end of the control plane's logs with a failed test that could use it."""
+    report = yield
+    plane = item.config.stash.get(_CONTROL_PLANE, None)
+    if report.failed and plane is not None and item.get_closest_marker("cluster") is not None:
+        report.sections.append(("control plane", plane.log_tails()))
+    return report
