@@ -75,7 +75,7 @@ async def run(settings: ConsumerSettings, telemetry: Telemetry) -> None:
         handling = _task(stack, "worker", parts.worker.run(parts.handle))
         keeping = _task(stack, "keep alive", parts.worker.keep_alive(KEEP_ALIVE_S))
         gauging = _task(stack, "gauges", _gauge(telemetry, connections, parts))
-        for pull in pull_loops(owner, connections, parts.worker):
+        for pull in pull_loops(owner, connections, parts.worker, telemetry):
             pull.start()
             stack.push_async_callback(pull.stop)
         for task in (ticking, handling, keeping, gauging):
@@ -94,12 +94,14 @@ def assemble(settings: ConsumerSettings, telemetry: Telemetry, owner: SoleOwner,
     worker = Worker(WorkQueue(deciding.prefix))
     reconciler = Reconciler(actor, lookup, deciding, worker.look_again)
     sources = Sources(EventStream(connections.broker, connections.subjects, connections.streams.events), actor.live)
-    hooks = Hooks(random.random, partial(_count_result, telemetry))
+    hooks = Hooks(random.random, _now, partial(_count_result, telemetry))
     handler = Handler(reconciler, sources, connections.dead_letters, hooks)
     return Parts(worker, reconciler, traced(telemetry.tracer, handler.handle))
 
 
-def pull_loops(owner: SoleOwner, connections: Connections, worker: Worker) -> list[PullLoop]:
+def pull_loops(
+    owner: SoleOwner, connections: Connections, worker: Worker, telemetry: Telemetry
+) -> list[PullLoop]:
     """Return a pull loop for each owned shard; they feed the worker."""
     burials: set[asyncio.Task[None]] = set()
 
@@ -107,7 +109,7 @@ def pull_loops(owner: SoleOwner, connections: Connections, worker: Worker) -> li
         try:
             worker.offer(receive(delivery, connections.cluster_id))
         except BadEventError as error:
-            task = asyncio.create_task(_bury_unknown(connections, delivery, str(error)))
+            task = asyncio.create_task(_bury_unknown(connections, telemetry, delivery, str(error)))
             burials.add(task)
             task.add_done_callback(burials.discard)
 
@@ -119,13 +121,14 @@ def pull_loops(owner: SoleOwner, connections: Connections, worker: Worker) -> li
     return [loop(shard) for shard in sorted(owner.owned)]
 
 
-async def _bury_unknown(connections: Connections, delivery: Delivery, reason: str) -> None:
+async def _bury_unknown(connections: Connections, telemetry: Telemetry, delivery: Delivery, reason: str) -> None:
     """Bury what names no object of ours, so that nothing in a shard's stream is just skipped."""
-    logger.error("dead letter", extra={"subject": delivery.subject, "reason": reason})
     headers = delivery.headers | delivery.provenance
     try:
         await connections.dead_letters.bury_unknown(delivery.subject, headers, delivery.body, reason)
         await delivery.terminate(reason)
+        logger.error("dead letter", extra={"subject": delivery.subject, "reason": reason})
+        telemetry.metrics.events.add(1, {"result": "dead"})
     except TransientError as error:
         logger.warning("could not bury, the broker will deliver it again", extra={"reason": str(error)})
 
@@ -161,6 +164,10 @@ async def _gauge(telemetry: Telemetry, connections: Connections, parts: Parts) -
         metrics.objects.set(parts.worker.held(), {"state": "in-hand"})
         metrics.objects.set(parts.reconciler.memory.deferred(), {"state": "write-back-deferred"})
         await asyncio.sleep(1.0)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _count_result(telemetry: Telemetry, work: Work, result: str) -> None:

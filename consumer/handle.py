@@ -34,9 +34,10 @@ class Sources(msgspec.Struct, frozen=True):
 
 
 class Hooks(msgspec.Struct, frozen=True):
-    """What the shell lends: chance in [0, 1) for the spread of retries, and an ear for what came of a message."""
+    """What the shell lends: chance in [0, 1) for the spread of retries, the time (RFC 3339), and an ear for results."""
 
     chance: Callable[[], float]
+    now: Callable[[], str]
     on_result: Callable[[Work, str], None]
 
 
@@ -102,9 +103,11 @@ class Handler:
         if last is None:
             return None
         live = await self._sources.live(last)
-        if live is not None or not work.forced:
-            return live  # an id that is due on an object that is gone: its own event ends it
-        return replace(last, freshness=replace(last.freshness, deleted=True))
+        if live is not None:
+            return replace(live, time=self._hooks.now())
+        if not work.forced:
+            return None  # an id that is due on an object that is gone: its own event ends it
+        return replace(last, freshness=replace(last.freshness, deleted=True), time=self._hooks.now())
 
     async def _bury(self, work: Work, decision: Bury) -> Bury | Retry:
         """Store the message among the dead letters before it is terminated: it must never be in neither place."""

@@ -26,11 +26,13 @@ class Inputs(msgspec.Struct, frozen=True):
 class Known(msgspec.Struct, frozen=True):
     """The last handled state of a uid.
 
-    `record_id`: the record of the present model. `closed`: the models whose records are known to be closed or never
-    were. `due`: the id should be on the object, but writing it was too costly.
+    `digest`: its content, as it was before we wrote to it. `record_id`: the record of the present model. `closed`: the
+    models whose records are known to be closed or never were. `due`: the id should be on the object, but writing it was
+    too costly.
     """
 
     freshness: Freshness
+    digest: str
     inputs: Inputs
     record_id: str | None = None
     closed: frozenset[str] = frozenset()

@@ -8,7 +8,7 @@ from consumer.freshness import Freshness
 from consumer.writeback import deployment_mode
 from shared.events import Event, EventType
 from shared.objects import Kind, ObjectKey, ReducedObject
-from shared.reduce import LOAD_FAILURES, REGISTRY_PREFIXES, digest_of, reduce_object
+from shared.reduce import LOAD_FAILURES, digest_of, known_prefixes, reduce_object
 
 STOP_ANNOTATION: Final = "serving.kserve.io/stop"
 
@@ -67,7 +67,7 @@ def observe_live(last: Observation, raw: Any, prefix: str) -> Observation:
 
     `prefix` is the configured one of our labels. Raises BadEventError when the answer is no object.
     """
-    prefixes = tuple(dict.fromkeys((prefix, *REGISTRY_PREFIXES)))
+    prefixes = known_prefixes(prefix)
     reduced = reduce_object(raw, prefixes)
     obj = msgspec.convert(reduced, ReducedObject)
     metadata = obj.metadata
@@ -127,7 +127,7 @@ def want(seen: Observation, prefix: str) -> Wanted:
 def _label(obj: ReducedObject, prefix: str, name: str) -> tuple[str | None, str]:
     """Return a label of ours and a complaint: the configured prefix wins, the other known one is read as well."""
     labels = obj.metadata.labels
-    keys = [prefix + name, *(other + name for other in REGISTRY_PREFIXES if other != prefix)]
+    keys = [each + name for each in known_prefixes(prefix)]
     values = [labels[key] for key in keys if key in labels]
     if not values:
         return None, ""

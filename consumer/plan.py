@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from consumer.actions import Action, CreateRecord, DeferPatch, PatchObject, Reject, UpdateRecord, Warn
 from consumer.freshness import Order, compare
@@ -61,10 +62,12 @@ def questions(seen: Observation, records: Records, settings: PlanSettings) -> Qu
     if wanted.model is None or not is_registry_id(wanted.model):
         return Questions()
     record = records.get(wanted.model)
-    asked = is_registry_id(wanted.version) and not _says_version(record, wanted.version)
+    passed = (each.version for each in seen.passed if each.model == wanted.model)
     return Questions(
         models=frozenset() if record else frozenset({wanted.model}),
-        versions=frozenset({wanted.version}) if asked else frozenset(),
+        versions=frozenset(
+            label for label in (wanted.version, *passed) if is_registry_id(label) and not _knows_version(record, label)
+        ),
     )
 
 
@@ -73,6 +76,7 @@ def plan(seen: Observation, records: Records, facts: Facts, settings: PlanSettin
     if is_stale(seen, records):
         return ()
     wanted = want(seen, settings.prefix)
+    seen = _checked(seen, wanted, records, facts)
     actions: list[Action] = [Warn(wanted.contradiction)] if wanted.contradiction else []
     actions += _close_others(seen, wanted, records, settings)
     match wanted.model:
@@ -220,7 +224,7 @@ def _properties(present: Mapping[str, Any], wanted: Wanted, stamp: Stamp) -> dic
 def _version(wanted: Wanted, record: Record | None, facts: Facts) -> tuple[str, tuple[Warn | Reject, ...]]:
     """Return the version id to record ("" for none), and what to say of a label that cannot be followed."""
     label = wanted.version
-    if label == "" or _says_version(record, label):
+    if label == "" or _knows_version(record, label):
         return label, ()
     if not is_registry_id(label):
         return "", (Reject(f"label model-version-id={label!r} is no id of the registry; recorded without a version"),)
@@ -233,9 +237,26 @@ def _version(wanted: Wanted, record: Record | None, facts: Facts) -> tuple[str, 
             return label, ()
 
 
-def _says_version(record: Record | None, version: str) -> bool:
+def _checked(seen: Observation, wanted: Wanted, records: Records, facts: Facts) -> Observation:
+    """Leave of the passed-over versions those of the present model, each as it would have been recorded."""
+    if wanted.model is None or not is_registry_id(wanted.model):
+        return replace(seen, passed=())
+
+    def recorded(label: str) -> str:
+        if _knows_version(records.get(wanted.model or ""), label):
+            return label
+        return label if is_registry_id(label) and facts.versions[label] == wanted.model else ""
+
+    passed = (replace(each, version=recorded(each.version)) for each in seen.passed if each.model == wanted.model)
+    return replace(seen, passed=tuple(passed))
+
+
+def _knows_version(record: Record | None, version: str) -> bool:
+    """Whether the record was written with that version before, and so it was checked."""
     stamp = record.stamp if record else None
-    return stamp is not None and stamp.model_version == version
+    if stamp is None:
+        return False
+    return version == stamp.model_version or any(version == change.version for change in stamp.history)
 
 
 def _is_foreign(record: Record, settings: PlanSettings) -> bool:

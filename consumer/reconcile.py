@@ -65,13 +65,15 @@ class Reconciler:
         order = compare(seen.freshness, known.freshness)
         if order is Order.OLDER:
             return Result("stale")
-        if known.inputs != inputs_of(seen, self._settings) or _passed_news(seen, known) or how.forced:
+        again = order is Order.SAME and known.digest == seen.digest  # as before our own write to it
+        changed = known.inputs != inputs_of(seen, self._settings) and not again
+        if changed or _passed_news(seen, known) or how.forced:
             return await self._apply(seen, how, known)
         if known.due and how.is_look:
             outcome = await self._actor.perform(write_back(seen, known.record_id, self._settings), seen)
             self._remember(seen, known.closed, known.record_id, outcome)
             return Result("applied" if outcome.patched else "noop")
-        self.memory.put(seen.uid, replace(known, freshness=seen.freshness))
+        self.memory.put(seen.uid, replace(known, freshness=seen.freshness, digest=seen.digest))
         if known.due:
             self._look_while_due(seen)
         return Result("duplicate" if order is Order.SAME else "noop")
@@ -121,7 +123,7 @@ class Reconciler:
         inputs = inputs_of(replace(seen, passed=()), self._settings)
         if outcome.patched:
             inputs = replace(inputs, id_value=record_id)  # so that the echo of our own write is no news
-        self.memory.put(seen.uid, Known(seen.freshness, inputs, record_id, closed, due=outcome.deferred))
+        self.memory.put(seen.uid, Known(seen.freshness, seen.digest, inputs, record_id, closed, outcome.deferred))
 
     def _look_while_due(self, seen: Observation) -> None:
         for delay_s in DUE_LOOKS_S:

@@ -137,7 +137,6 @@ def _is_older(work: Work, held: Work | None) -> bool:
 def _take_over(newer: Work, older: Work, prefix: str) -> None:
     """Let a newer state inherit what an older one would have told: its versions, and that no record exists yet."""
     newer.creates_first = older.creates_first
-    newer.forced = newer.forced or older.forced
     newer.settled = newer.settled or older.settled
     if newer.seen is None or older.seen is None:
         return

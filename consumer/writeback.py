@@ -138,12 +138,17 @@ def _never_ready(obj: ReducedObject) -> bool:
 def _single_pod_rolling(obj: ReducedObject) -> bool:
     """One replica in a rolling update: the new pod, which the write throws away, does not serve yet.
 
-    Not with a transformer or explainer: their pods serve, and a label replaces them, too.
+    Not with a transformer, an explainer, canaries or workers: their pods serve, and a label replaces them, too.
     """
+    others = (
+        len(obj.spec.components) > 1
+        or bool(obj.spec.canary)
+        or any(part.worker_spec is not None for part in obj.spec.components)
+    )
     reason = obj.status.condition("PredictorReady").reason
     rolling = reason not in {"", "NewReplicaSetAvailable"}  # KServe before 0.16 gives no reason: not known
     ready = obj.status.condition("Ready").status == "True"
-    return ready and rolling and _copies(obj) == 1 and len(obj.spec.components) == 1
+    return ready and rolling and _copies(obj) == 1 and not others
 
 
 def _copies(obj: ReducedObject) -> int | None:

@@ -17,6 +17,7 @@ import logging
 import random
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from typing import Annotated, Any, Self
 
@@ -144,7 +145,7 @@ class Broker:
             await self.close()
             raise
         self._tune_socket()
-        self._answered_at = asyncio.get_running_loop().time()
+        self._answered_at = time.monotonic()
         self._watchdog = asyncio.create_task(self._watch(), name="broker watchdog")
         logger.info("connected to NATS", extra={"server": self._address()})
 
@@ -166,8 +167,11 @@ class Broker:
                 await self._client.close()
 
     def round_trip_age_s(self) -> float:
-        """Seconds since the broker last answered a ping: the only honest sign of life (`is_connected` can lie)."""
-        return asyncio.get_running_loop().time() - self._answered_at
+        """Seconds since the broker last answered a ping: the only honest sign of life (`is_connected` can lie).
+
+        May be called from any thread: readiness asks from the health server's.
+        """
+        return time.monotonic() - self._answered_at
 
     async def round_trip(self) -> bool:
         """Ping the broker. False, and the connection is replaced, when no answer comes in time."""
@@ -181,7 +185,7 @@ class Broker:
             self._tell("stalled")
             await self._replace_connection()
             return False
-        self._answered_at = asyncio.get_running_loop().time()
+        self._answered_at = time.monotonic()
         return True
 
     async def _watch(self) -> None:
@@ -256,7 +260,7 @@ class Broker:
 
     async def _reconnected_cb(self) -> None:
         self._tune_socket()
-        self._answered_at = asyncio.get_running_loop().time()
+        self._answered_at = time.monotonic()
         self._error_logged_at = float("-inf")
         self._tell("reconnected")
         logger.info("reconnected to NATS", extra={"server": self._address()})

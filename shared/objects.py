@@ -123,17 +123,23 @@ class Model(msgspec.Struct, frozen=True, rename="camel"):
     uri: str = ""
 
 
+class Present(msgspec.Struct, frozen=True):
+    """Something that is there; what it says does not matter to us."""
+
+
 class Component(msgspec.Struct, frozen=True, rename="camel"):
-    """One of predictor, transformer, explainer."""
+    """One of predictor, transformer, explainer. With a `worker_spec` one replica is several pods."""
 
     model: Model = Model()
     labels: dict[str, str] = {}
+    worker_spec: Present | None = None
 
 
 class Spec(msgspec.Struct, frozen=True, rename="camel"):
     predictor: Component | None = None
     transformer: Component | None = None
     explainer: Component | None = None
+    canary: tuple[Present, ...] = ()
     model: Model = Model()
 
     @property

@@ -20,7 +20,7 @@ DIGEST_VERSION: Final = "v1"
 KSERVE_PREFIXES: Final = ("serving.kserve.io/", "networking.kserve.io/")
 REGISTRY_PREFIXES: Final = ("modelregistry.kubeflow.org/", "modelregistry.opendatahub.io/")
 LOAD_FAILURES: Final = ("BlockedByFailedLoad", "InvalidSpec")
-TRUNCATED_TEXT_MAX: Final = 1024
+TEXT_MAX: Final = 1024  # of any single text; in every form alike, so that a truncated and a whole one say the same
 TRUNCATED_LIST_MAX: Final = 32
 _DECISIVE_CONDITIONS: Final = ("Ready", "Stopped", "PredictorReady")
 _DECISIVE_KEYS: Final = (
@@ -28,7 +28,14 @@ _DECISIVE_KEYS: Final = (
     *("stop", "deploymentMode"),  # KServe's
 )
 
+ID_NAME: Final = "/inference-service-id"
+
 Rule = Callable[[Any], Any]  # a value of the API -> what stays of it, None for nothing
+
+
+def known_prefixes(configured: str) -> tuple[str, ...]:
+    """Return the prefixes under which our labels may be found, the configured one first: it wins, and is written."""
+    return tuple(dict.fromkeys((configured, *REGISTRY_PREFIXES)))
 
 
 def reduce_object(raw: Any, prefixes: tuple[str, ...] = REGISTRY_PREFIXES) -> dict[str, Any]:
@@ -97,6 +104,7 @@ def truncate(reduced: Mapping[str, Any]) -> dict[str, Any]:
     metadata, spec, status = reduced["metadata"], reduced["spec"], reduced["status"]
     components = {
         name: {"model": component.get("model", {}), "labels": _decisive(component.get("labels", {}))}
+        | ({"workerSpec": {}} if "workerSpec" in component else {})
         for name in ("predictor", "transformer", "explainer")
         if (component := spec.get(name)) is not None
     }
@@ -106,7 +114,9 @@ def truncate(reduced: Mapping[str, Any]) -> dict[str, Any]:
         {
             **reduced,
             "metadata": {**metadata, **maps},
-            "spec": components | ({"model": spec["model"]} if "model" in spec else {}),
+            "spec": components
+            | {"canary": [{} for _ in spec.get("canary", ())]}
+            | ({"model": spec["model"]} if "model" in spec else {}),
             "status": {**status, "conditions": conditions, "addresses": status.get("addresses", [])[:1]},
         }
     )
@@ -116,15 +126,13 @@ def truncate(reduced: Mapping[str, Any]) -> dict[str, Any]:
 def _decisive(labels: Mapping[str, str]) -> dict[str, str]:
     """Return the labels or annotations that decide something, under whatever prefix; too long a text says nothing."""
     return {
-        key: text
-        for key, text in labels.items()
-        if key.rpartition("/")[2] in _DECISIVE_KEYS and len(text) <= TRUNCATED_TEXT_MAX
+        key: text for key, text in labels.items() if key.rpartition("/")[2] in _DECISIVE_KEYS and len(text) <= TEXT_MAX
     }
 
 
 def _cut(value: Any) -> Any:
     if isinstance(value, str):
-        return value[:TRUNCATED_TEXT_MAX]
+        return value[:TEXT_MAX]
     if isinstance(value, list):
         return [_cut(item) for item in value[:TRUNCATED_LIST_MAX]]
     if isinstance(value, Mapping):
@@ -133,15 +141,15 @@ def _cut(value: Any) -> Any:
 
 
 def _text(value: Any) -> str | None:
-    return clean_text(value) if isinstance(value, str) else None
+    return clean_text(value)[:TEXT_MAX] if isinstance(value, str) else None
 
 
 def _uri(value: Any) -> str | None:
-    return clean_uri(value) if isinstance(value, str) else None
+    return clean_uri(value)[:TEXT_MAX] if isinstance(value, str) else None
 
 
 def _image(value: Any) -> str | None:
-    return clean_image(value) if isinstance(value, str) else None
+    return clean_image(value)[:TEXT_MAX] if isinstance(value, str) else None
 
 
 def _integer(value: Any) -> int | None:
@@ -183,8 +191,9 @@ def _selected(value: Any, prefixes: tuple[str, ...]) -> dict[str, str]:
 
 
 def _preset_labels(value: Any) -> dict[str, str] | None:
-    """Labels of a component: only those with our prefixes matter (a preset key makes the write-back free)."""
-    return _selected(value, REGISTRY_PREFIXES) or None
+    """Labels of a component: only a preset id matters, under whatever prefix (it makes the write-back free)."""
+    labels = value if isinstance(value, Mapping) else {}
+    return {key: "" for key in labels if isinstance(key, str) and key.endswith(ID_NAME)} or None
 
 
 _CONTAINERS: Final = _items(_fields({"name": _text, "image": _image}))

@@ -53,7 +53,7 @@ def look_work(key: ObjectKey = KEY, sequence: int = 1) -> Work:
     return receive(FakeMessage(sequence, subject=SUBJECTS.look(key)), CLUSTER_ID)
 
 
-def small_work(  # noqa: PLR0913 - each is one coordinate of a state
+def small_work(
     version: int,
     *,
     uid: str = UID,

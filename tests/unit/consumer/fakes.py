@@ -17,7 +17,7 @@ from shared.objects import Kind, ObjectKey, ReducedObject
 
 
 class Trouble:
-    """Errors to come: `fail("create_record", error)` makes the next call of that name raise, before or after it acts."""
+    """Errors to come: `fail("create_record", error)` makes the next call of that name raise before it acts."""
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
@@ -151,7 +151,7 @@ class FakeKubernetes(Trouble):
 
     def put(self, obj: ReducedObject) -> None:
         kind = Kind.LLMISVC if obj.kind == Kind.LLMISVC.kubernetes_kind else Kind.ISVC
-        raw = msgspec.to_builtins(obj)
+        raw = msgspec.json.decode(msgspec.json.encode(obj))
         raw["spec"] = {name: part for name, part in raw["spec"].items() if part is not None}
         if raw["status"]["modelStatus"]["copies"] is None:
             del raw["status"]["modelStatus"]["copies"]

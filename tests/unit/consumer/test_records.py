@@ -6,7 +6,14 @@ from msgspec.structs import replace
 
 from consumer.freshness import Freshness
 from consumer.records import (
-    PROPERTY, Record, Stamp, VersionChange, base_name, encode_stamp, external_id, string_property,
+    PROPERTY,
+    Record,
+    Stamp,
+    VersionChange,
+    base_name,
+    encode_stamp,
+    external_id,
+    string_property,
 )  # fmt: skip
 from tests.unit.consumer.worlds import KEY
 

@@ -74,7 +74,7 @@ def test_an_object_that_was_quiet_for_the_pause_is_forgotten(queue):
     queue.next(0.0)
     queue.done(first, 0.05)
     assert queue.next(PAUSE_S) is None
-    assert queue.wakes_at() is None
+    assert (queue.wakes_at(), queue._lanes) == (None, {})
     queue.add(second, 0.21)
     assert queue.next(0.21) is second
 
@@ -335,9 +335,7 @@ def test_nothing_is_lost_doubled_or_overtaken_whatever_happens(seed):
                 model.add(added[-1])
             case "redeliver" if added:
                 old = chance.choice(added)
-                model.add(
-                    small_work(int(old.seen.freshness.resource_version), name=old.key.name, uid=old.uid)
-                )
+                model.add(small_work(int(old.seen.freshness.resource_version), name=old.key.name, uid=old.uid))
             case "next":
                 model.next()
             case "end" if model.at_hand:

@@ -12,7 +12,16 @@ from msgspec.structs import replace
 
 from consumer.writeback import KServeLists, Target, WriteBack, WriteBackForm, WriteCost, cost_of, deployment_mode
 from shared.objects import (
-    Component, Condition, Metadata, ModelCopies, ModelStates, ModelStatus, ReducedObject, Spec, Status,
+    Component,
+    Condition,
+    Metadata,
+    ModelCopies,
+    ModelStates,
+    ModelStatus,
+    Present,
+    ReducedObject,
+    Spec,
+    Status,
 )  # fmt: skip
 from shared.reduce import reduce_object
 from tests.unit.shared.captured import watch_events
@@ -117,6 +126,8 @@ def test_the_stories_hold_every_class():
 READY = Condition("Ready", "True")
 NOT_READY = Condition("Ready", "False")
 SETTLED = Condition("PredictorReady", "True", "NewReplicaSetAvailable")
+CANARIES = Spec(predictor=Component(), canary=(Present(),))
+WORKERS = Spec(predictor=Component(worker_spec=Present()))
 ROLLING = Condition("PredictorReady", "True", "MinimumReplicasAvailable")
 LOADED = ModelStatus("UpToDate", ModelStates("Loaded", "Loaded"), ModelCopies(1))
 EMPTY = replace(LOADED, copies=ModelCopies(0))
@@ -157,6 +168,8 @@ def an_object(mode="Standard", *conditions, spec=ONE, model=LOADED, url="http://
         pytest.param(an_object("Standard", NOT_READY, ROLLING), LABEL, RESTART, id="rolling and not Ready"),
         pytest.param(an_object("Standard", READY, ROLLING, spec=TWO), LABEL, RESTART, id="rolling with transformer"),
         pytest.param(an_object("Standard", READY), LABEL, RESTART, id="no reason given (KServe before 0.16)"),
+        pytest.param(an_object("Standard", READY, ROLLING, spec=CANARIES), LABEL, RESTART, id="rolling with canaries"),
+        pytest.param(an_object("Standard", READY, ROLLING, spec=WORKERS), LABEL, RESTART, id="rolling with workers"),
         pytest.param(an_object("Knative", READY, ROLLING), LABEL, RESTART, id="rolling in Knative mode"),
         pytest.param(an_object("Standard", url="", model=ModelStatus()), LABEL, POD_START, id="never Ready"),
         pytest.param(an_object("Standard", model=ModelStatus()), LABEL, RESTART, id="never Ready, but a url"),

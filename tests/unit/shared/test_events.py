@@ -61,7 +61,13 @@ def test_a_synthetic_event_says_so_and_names_what_it_corrects():
     extra = {name: value for name, value in encode(SYNTHETIC).items() if name not in encode(EVENT)}
     assert extra == {"ce-synthetic": "true"}
     assert encode(SYNTHETIC)["ce-id"] == "5a1e:1764500000:4210:01234567:d:91"
-    assert encode(msgspec.structs.replace(SYNTHETIC, corrects=0))["Nats-Msg-Id"].endswith(":d:0")
+
+
+def test_a_synthetic_event_that_corrects_no_entry_names_zero():
+    headers = encode(msgspec.structs.replace(SYNTHETIC, corrects=0))
+    assert headers["ce-synthetic"] == "true"
+    assert headers["Nats-Msg-Id"].endswith(":d:0")
+    assert decode(headers).corrects == 0
 
 
 def test_a_truncated_event_says_so():

@@ -67,6 +67,10 @@ def test_escaping_is_like_that_of_urls(text, token):
     assert unescape(token) == text
 
 
+def test_a_percent_sign_in_a_foreign_token_is_only_itself():
+    assert unescape("a%41") == "a%41"
+
+
 def test_different_texts_have_different_tokens():
     chance = random.Random(5)
     texts = {"".join(chance.choices("a.=2E%ä-", k=chance.randrange(5))) for _ in range(2000)}

@@ -13,6 +13,7 @@ from shared.uris import clean_image, clean_text, clean_uri
         pytest.param("hf://org/model@main", "hf://org/model@main", id="an at sign in a path is no userinfo"),
         pytest.param("https://host:8443/a", "https://host:8443/a", id="a port is no password"),
         pytest.param("https://host:/a", "https://host:/a", id="an empty port"),
+        pytest.param("https://host:80\\a", "https://host:80\\a", id="a backslash ends the authority"),
         pytest.param("https://[::1]/a", "https://[::1]/a", id="IPv6"),
         pytest.param("https://[::1]:80/a", "https://[::1]:80/a", id="IPv6 and port"),
         pytest.param("https://[fd00::ab]/a", "https://[fd00::ab]/a", id="IPv6 that ends in letters"),

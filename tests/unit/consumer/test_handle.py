@@ -1,0 +1,327 @@
+"""From one message to its end: what is acknowledged, buried or tried again, and that nothing is in between."""
+
+import logging
+
+import pytest
+from msgspec.structs import replace
+
+from consumer.act import Actor
+from consumer.handle import Handler, Hooks, Sources
+from consumer.lookup import Lookup
+from consumer.reconcile import Reconciler
+from consumer.verdict import Ack, Bury, Retry
+from consumer.work import look_later, receive
+from shared.errors import ConflictError, TransientError, UnreachableError
+from shared.events import EventType
+from shared.objects import ModelCopies, ModelStatus
+from tests.unit.consumer.deliveries import CLUSTER_ID, SUBJECTS, event_work, look_work
+from tests.unit.consumer.fakes import FakeDeadLetters, FakeEvents, FakeKubernetes, FakeMessage, FakeRegistry
+from tests.unit.consumer.worlds import (
+    ID,
+    KEY,
+    MODEL,
+    READY,
+    SETTINGS,
+    UID,
+    VERSION,
+    an_object,
+    carrying,
+    record_of,
+    seen,
+)  # fmt: skip
+
+
+class World:
+    def __init__(self):
+        self.registry = FakeRegistry()
+        self.kubernetes = FakeKubernetes()
+        self.events = FakeEvents()
+        self.dead_letters = FakeDeadLetters()
+        self.words = []
+        actor = Actor(self.registry, self.kubernetes, SETTINGS, lambda _: None, lambda _: None)
+        lookup = Lookup(self.registry, actor.environments, SETTINGS, lambda: 0.0)
+        self.reconciler = Reconciler(actor, lookup, SETTINGS, lambda *_: None)
+        hooks = Hooks(lambda: 0.5, lambda: LATER, lambda _, word: self.words.append(word))
+        sources = Sources(self.events, actor.live)
+        self.handler = Handler(self.reconciler, sources, self.dead_letters, hooks)
+
+    async def handle(self, work):
+        if work.seen is not None:
+            self.kubernetes.put(work.seen.obj)
+            self.events.by_key[work.key] = work.seen
+        return await self.handler.handle(work)
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+LATER = "2026-11-30T12:00:00Z"
+UNKNOWN_MODEL = an_object({MODEL: "404"}, version="20")
+
+
+async def test_what_is_done_is_acknowledged_after_its_effects(world):
+    work = event_work(type_=EventType.CREATED)
+    assert await world.handle(work) == Ack()
+    assert work.message.answers == ["ack"]
+    assert world.registry.only.deployed
+    assert world.words == ["applied"]
+
+
+@pytest.mark.parametrize("method", ["create_record", "find_record", "model_exists"])
+async def test_what_may_succeed_later_is_not_acknowledged(world, method):
+    world.registry.fail(method, TransientError("away"))
+    work = event_work()
+    assert isinstance(await world.handle(work), Retry)
+    assert work.message.answers == []
+    assert world.words == ["retry"]
+    assert world.registry.pending == 0
+    assert await world.handle(work) == Ack()
+
+
+async def test_a_conflict_is_looked_at_again_soon(world):
+    world.registry.fail("find_record", ConflictError("moved"))
+    verdict = await world.handle(event_work())
+    assert verdict == Retry(0.1, "moved")
+
+
+@pytest.mark.parametrize("bug", [ValueError("bug"), KeyError("bug"), AssertionError("bug"), ZeroDivisionError()])
+async def test_a_fault_of_this_program_is_logged_and_tried_again(world, caplog, bug):
+    world.registry.fail("find_record", bug)
+    work = event_work()
+    with caplog.at_level(logging.ERROR):
+        assert isinstance(await world.handle(work), Retry)
+    assert work.message.answers == []
+    (entry,) = [each for each in caplog.records if each.message == "fault in this program"]
+    assert entry.object == str(KEY)
+    assert entry.exc_info is not None
+    assert await world.handle(work) == Ack()
+
+
+async def test_a_fault_with_one_object_does_not_touch_another(world):
+    world.registry.fail("find_record", ValueError("bug"))
+    other = an_object()
+    other = replace(other, metadata=replace(other.metadata, name="other", uid="other"))
+    await world.handle(event_work())
+    assert await world.handle(event_work(other)) == Ack()
+
+
+# --- dead letters ---------------------------------------------------------------------------------------------------
+
+
+async def test_what_can_never_succeed_is_buried_then_terminated(world, caplog):
+    work = event_work(UNKNOWN_MODEL, sequence=41)
+    verdict = await world.handle(work)
+    assert isinstance(verdict, Bury)
+    reason, headers, body = world.dead_letters.entries[KEY]
+    assert "registered model 404 does not exist" in reason
+    assert work.message.answers == [f"terminate: {reason}"]
+    assert headers.items() >= (work.message.headers | {"isvc-seq": "41"}).items()
+    assert body == work.message.body
+    assert world.words == ["dead"]
+
+
+async def test_a_burial_that_fails_is_tried_again_and_nothing_is_acknowledged(world):
+    world.dead_letters.fail("bury", UnreachableError("broker away"), UnreachableError("broker away"))
+    work = event_work(UNKNOWN_MODEL)
+    for _ in range(2):
+        assert isinstance(await world.handle(work), Retry)
+        work.attempt += 1
+        assert work.message.answers == []
+    assert world.dead_letters.pending == 0
+    assert isinstance(await world.handle(work), Bury)
+    assert work.message.answers[0].startswith("terminate: ")
+    assert KEY in world.dead_letters.entries
+
+
+async def test_a_burial_that_is_tried_again_decides_nothing_anew(world):
+    world.dead_letters.fail("bury", UnreachableError("broker away"))
+    work = event_work(UNKNOWN_MODEL)
+    await world.handle(work)
+    asked = world.registry.calls.total()
+    world.registry.models.add("404")
+    await world.handle(work)
+    assert world.registry.calls.total() == asked
+
+
+async def test_a_message_that_does_not_decode_is_buried(world):
+    work = receive(FakeMessage(1, subject=SUBJECTS.event(KEY), headers={"ce-type": "x"}, body=b"{"), CLUSTER_ID)
+    assert isinstance(await world.handle(work), Bury)
+    assert world.dead_letters.entries[KEY][2] == b"{"
+
+
+async def test_a_bad_label_does_not_stop_what_can_be_recorded(world):
+    work = event_work(an_object({MODEL: "1", VERSION: "latest"}))
+    assert isinstance(await world.handle(work), Bury)
+    assert world.registry.only.deployed
+    assert world.registry.only.version_id == ""
+    assert ID in world.kubernetes.labels(KEY)
+
+
+async def test_a_complaint_is_cleared_when_a_later_event_is_applied(world):
+    await world.handle(event_work(UNKNOWN_MODEL))
+    await world.handle(event_work(an_object(version="30"), sequence=2))
+    assert world.dead_letters.entries == {}
+
+
+async def test_a_complaint_is_not_cleared_by_the_same_event_again(world):
+    await world.handle(event_work(UNKNOWN_MODEL))
+    assert await world.handle(event_work(UNKNOWN_MODEL, sequence=2)) == Ack()
+    assert KEY in world.dead_letters.entries
+    assert world.dead_letters.calls["clear"] == 0
+
+
+async def test_a_complaint_is_not_cleared_by_an_older_event(world):
+    await world.handle(event_work(UNKNOWN_MODEL))
+    await world.handle(event_work(an_object(version="5")))
+    assert KEY in world.dead_letters.entries
+    assert world.words == ["dead", "stale"]
+
+
+async def test_a_complaint_is_not_cleared_by_a_plan_that_complains_again(world):
+    await world.handle(event_work(UNKNOWN_MODEL))
+    await world.handle(event_work(an_object({MODEL: "405"}, version="30")))
+    assert "405" in world.dead_letters.entries[KEY][0]
+    assert world.dead_letters.calls["clear"] == 0
+
+
+async def test_clearing_that_fails_is_tried_again_until_it_is_done(world):
+    await world.handle(event_work(UNKNOWN_MODEL))
+    world.dead_letters.fail("clear", UnreachableError("broker away"))
+    work = event_work(an_object(status=READY, version="30"), sequence=2)
+    assert isinstance(await world.handle(work), Retry)
+    assert world.dead_letters.pending == 0
+    assert KEY in world.dead_letters.entries
+    assert await world.handle(work) == Ack()
+    assert world.dead_letters.entries == {}
+
+
+# --- answers to the broker ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "obj"), [("ack", an_object()), ("terminate", UNKNOWN_MODEL)], ids=["ack", "terminate"]
+)
+async def test_an_answer_that_does_not_leave_is_the_callers_and_the_message_will_find_it_done(world, answer, obj):
+    work = event_work(obj)
+    work.message.fail(answer, UnreachableError("broker away"))
+    with pytest.raises(UnreachableError):
+        await world.handle(work)
+    writes = world.registry.writes
+    assert await world.handle(event_work(obj)) == Ack()
+    assert world.registry.writes == writes
+
+
+# --- looks ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_look_reconciles_the_live_object(world):
+    world.events.by_key[KEY] = seen(an_object(version="10"))
+    world.kubernetes.put(an_object({MODEL: "1", VERSION: "12"}, version="20"))
+    work = look_work()
+    assert await world.handle(work) == Ack()
+    assert work.message.answers == ["ack"]
+    assert world.registry.only.version_id == "12"
+    assert world.kubernetes.labels(KEY)[ID] == world.registry.only.id
+
+
+async def test_a_look_at_an_object_that_is_gone_ends_its_record(world):
+    last = seen(carrying(an_object(version="10"), "7"))
+    world.events.by_key[KEY] = last
+    world.registry.put(record_of(last))
+    assert await world.handle(look_work()) == Ack()
+    assert not world.registry.only.deployed
+    assert world.registry.only.stamp.deleted
+
+
+async def test_an_end_that_a_look_found_has_the_time_of_the_look(world):
+    await world.handle(event_work(an_object()))
+    world.kubernetes.objects.clear()
+    await world.handler.handle(look_work())
+    (record,) = world.registry.records.values()
+    assert record.stamp.undeployed_at == LATER
+
+
+async def test_the_event_that_we_wrote_to_costs_nothing_when_it_comes_again_before_its_echo(world):
+    await world.handle(event_work(an_object()))
+    calls = world.registry.calls.total() + world.kubernetes.calls.total()
+    await world.handler.handle(event_work(an_object()))
+    assert world.registry.calls.total() + world.kubernetes.calls.total() == calls
+    assert world.words[-1] == "duplicate"
+
+
+async def test_a_look_at_an_object_that_was_made_anew_ends_the_old_uids_record(world):
+    last = seen(carrying(an_object(version="10"), "7"))
+    world.events.by_key[KEY] = last
+    world.registry.put(record_of(last))
+    young = an_object(version="50")
+    world.kubernetes.put(replace(young, metadata=replace(young.metadata, uid="young")))
+    await world.handle(look_work())
+    assert not world.registry.only.deployed
+    assert ID not in world.kubernetes.labels(KEY)
+
+
+async def test_a_look_of_our_own_at_an_object_that_is_gone_leaves_its_end_to_its_event(world):
+    last = seen(carrying(an_object(version="10"), "7"))
+    world.events.by_key[KEY] = last
+    world.registry.put(record_of(last))
+    assert await world.handle(look_later(KEY)) == Ack()
+    assert world.registry.only.deployed
+    assert world.words == ["noop"]
+
+
+async def test_a_look_at_an_object_that_the_stream_does_not_know_is_nothing(world):
+    world.kubernetes.put(an_object())
+    assert await world.handle(look_work()) == Ack()
+    assert world.registry.calls.total() == 0
+    assert world.words == ["noop"]
+
+
+async def test_a_look_that_cannot_read_the_object_is_tried_again(world):
+    world.events.by_key[KEY] = seen(an_object())
+    world.kubernetes.fail("get", UnreachableError("API server away"))
+    work = look_work()
+    assert isinstance(await world.handle(work), Retry)
+    assert work.message.answers == []
+    assert world.registry.writes == 0
+
+
+async def test_a_look_of_our_own_writes_an_id_that_was_too_costly_before(world):
+    await world.handle(event_work(an_object(status=READY, version="20")))
+    assert ID not in world.kubernetes.labels(KEY)
+    asked = world.registry.calls.total()
+    rolls = (READY.conditions[0], replace(READY.conditions[1], reason="MinimumReplicasAvailable"))
+    one = ModelStatus(copies=ModelCopies(1))
+    world.kubernetes.put(an_object(status=replace(READY, conditions=rolls, model_status=one), version="30"))
+    assert await world.handle(look_later(KEY)) == Ack()
+    assert world.registry.calls.total() == asked
+    assert world.kubernetes.labels(KEY)[ID] == world.registry.only.id
+    assert world.reconciler.memory.deferred() == 0
+
+
+async def test_a_permanent_failure_of_a_look_of_our_own_is_buried_too(world):
+    world.events.by_key[KEY] = seen(UNKNOWN_MODEL, models=("404",))
+    world.kubernetes.put(UNKNOWN_MODEL)
+    assert isinstance(await world.handle(look_later(KEY)), Bury)
+    assert KEY in world.dead_letters.entries
+
+
+async def test_the_whole_story_of_an_object_is_one_record(world):
+    ready = an_object(status=READY, version="30")
+    for number, (obj, type_) in enumerate(
+        (
+            (an_object(version="10"), EventType.CREATED),
+            (carrying(an_object(version="20"), "100"), EventType.UPDATED),
+            (carrying(ready, "100"), EventType.UPDATED),
+            (
+                carrying(replace(ready, metadata=replace(ready.metadata, resource_version="40")), "100"),
+                EventType.DELETED,
+            ),
+        )
+    ):
+        assert await world.handle(event_work(obj, type_, sequence=number + 1)) == Ack()
+    record = world.registry.only
+    assert (record.id, record.deployed, record.url, record.stamp.uid) == ("100", False, "http://iris.example", UID)
+    assert world.words == ["applied", "noop", "applied", "applied"]
+    assert world.dead_letters.entries == {}
