@@ -99,9 +99,7 @@ def assemble(settings: ConsumerSettings, telemetry: Telemetry, owner: SoleOwner,
     return Parts(worker, reconciler, traced(telemetry.tracer, handler.handle))
 
 
-def pull_loops(
-    owner: SoleOwner, connections: Connections, worker: Worker, telemetry: Telemetry
-) -> list[PullLoop]:
+def pull_loops(owner: SoleOwner, connections: Connections, worker: Worker, telemetry: Telemetry) -> list[PullLoop]:
     """Return a pull loop for each owned shard; they feed the worker."""
     burials: set[asyncio.Task[None]] = set()
 

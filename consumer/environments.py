@@ -1,5 +1,8 @@
 """Serving environments of the registry: found once, made when absent, remembered by name."""
 
+import asyncio
+from weakref import WeakValueDictionary
+
 from consumer.ports import Registry
 from shared.errors import ConflictError, PermanentError
 
@@ -10,31 +13,36 @@ class Environments:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._ids: dict[str, str] = {}
+        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # many ask at once, once is enough
 
     async def find(self, name: str) -> str | None:
         """Return the id of an environment, or None when the registry has none of that name."""
+        async with self._asking.setdefault(name, asyncio.Lock()):
+            return await self._find(name)
+
+    async def get_or_create(self, name: str) -> str:
+        """Return the id of an environment. Raises PermanentError when its name is taken, yet cannot be found."""
+        async with self._asking.setdefault(name, asyncio.Lock()):
+            present = await self._find(name)
+            if present is not None:
+                return present
+            try:
+                self._ids[name] = await self._registry.create_environment(name)
+            except ConflictError as error:
+                found = await self._find(name)
+                if found is None:
+                    # A database that compares names without case: `Team-A` collides with `team-a`.
+                    raise PermanentError(
+                        f"the registry has a serving environment like {name!r}, but not of that name"
+                    ) from error
+            return self._ids[name]
+
+    async def _find(self, name: str) -> str | None:
         if name not in self._ids:
             found = await self._registry.find_environment(name)
             if found is None:
                 return None
             self._ids[name] = found
-        return self._ids[name]
-
-    async def get_or_create(self, name: str) -> str:
-        """Return the id of an environment. Raises PermanentError when its name is taken, yet cannot be found."""
-        present = await self.find(name)
-        if present is not None:
-            return present
-        try:
-            self._ids[name] = await self._registry.create_environment(name)
-        except ConflictError as error:
-            found = await self.find(name)
-            if found is None:
-                # A database that compares names without case: `Team-A` collides with `team-a`.
-                raise PermanentError(
-                    f"the registry has a serving environment like {name!r}, but not of that name"
-                ) from error
-            return found
         return self._ids[name]
 
     def forget(self, name: str) -> None:

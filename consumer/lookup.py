@@ -1,8 +1,9 @@
 """Read from the registry what `plan` must know: the records of a uid, and whether models and versions exist."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
+from weakref import WeakValueDictionary
 
 from consumer.environments import Environments
 from consumer.observation import Observation
@@ -23,6 +24,7 @@ class Lookup:
         self._environments = environments
         self._settings = settings
         self._now = now
+        self._asking: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._checked: dict[tuple[str, str], tuple[float, str | None]] = {}
 
     async def records(self, seen: Observation, models: Iterable[str]) -> dict[str, Record]:
@@ -56,21 +58,27 @@ class Lookup:
         return await self._registry.find_record_by_name(base_name(seen.key, seen.uid), environment_id)
 
     async def _model(self, model: str) -> bool:
-        if self._remembered("model", model) is not None:
-            return True
-        exists = await self._registry.model_exists(model)
-        if exists:
-            self._remember("model", model, model)
-        return exists
+        async def ask() -> str | None:
+            return model if await self._registry.model_exists(model) else None
+
+        return await self._checked_once("model", model, ask) is not None
 
     async def _version(self, version: str) -> str | None:
-        known = self._remembered("version", version)
-        if known is not None:
-            return known
-        model = await self._registry.model_of_version(version)
-        if model is not None:
-            self._remember("version", version, model)
-        return model
+        async def ask() -> str | None:
+            return await self._registry.model_of_version(version)
+
+        return await self._checked_once("version", version, ask)
+
+    async def _checked_once(self, kind: str, number: str, ask: Callable[[], Awaitable[str | None]]) -> str | None:
+        """Return what is remembered, else ask; several objects that want to know the same wait for one answer."""
+        async with self._asking.setdefault((kind, number), asyncio.Lock()):
+            known = self._remembered(kind, number)
+            if known is not None:
+                return known
+            answer = await ask()
+            if answer is not None:
+                self._remember(kind, number, answer)
+            return answer
 
     def _remembered(self, kind: str, number: str) -> str | None:
         at, value = self._checked.get((kind, number), (float("-inf"), None))

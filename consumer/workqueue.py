@@ -3,10 +3,11 @@
 The rules are those of client-go's work queue, with a slot for each uid:
 
 - one message of an object is at hand at any time;
-- a newer state of the same uid replaces the waiting one, which leaves it the version it carried;
+- a newer state of the same uid and registered model replaces the waiting one, which leaves it the version it carried; a
+  state of another model does not, because each model's deployment has a record of its own, however short it was;
 - several uids of one name run in the order in which they came (the old one's end before the new one's beginning);
-- the first message of a quiet object is handled at once, the next one `pause_s` after that handling began: a quarter
-  of all events have a successor within 0.1 s;
+- the first message of a quiet uid is handled at once, the next one `pause_s` after that handling began: a quarter of
+  all events have a successor within 0.1 s;
 - a failed message waits for its time without holding up any other object; a newer state ends the wait.
 
 Nothing is acknowledged here. What is returned as superseded may be acknowledged while the newer one is still held.
@@ -18,18 +19,20 @@ from itertools import count
 import msgspec
 
 from consumer.freshness import Order, compare
+from consumer.observation import want
 from consumer.work import Work, passed_over
 from shared.objects import ObjectKey
 
 
 class _Lane(msgspec.Struct):
-    """One object. `waiting` holds at most one message for each uid, in stream order; the first one is next.
+    """One object. `waiting` is in stream order; the first one is next. Neighbours of one uid differ in their model.
 
     Invariant: a lane exists exactly as long as something waits or is at hand, or its pause is not over.
     """
 
-    waiting: dict[str, Work]
+    waiting: list[Work]
     at_hand: Work | None = None
+    last_uid: str | None = None
     not_before: float = 0.0
     scheduled_for: float | None = None
 
@@ -46,19 +49,22 @@ class WorkQueue:
 
     def add(self, work: Work, now: float) -> list[Work]:
         """Take a message in; return what is superseded by it, or the message itself when a newer one is in hand."""
-        lane = self._lanes.setdefault(work.key, _Lane({}))
-        waiting = lane.waiting.get(work.uid)
+        lane = self._lanes.setdefault(work.key, _Lane([]))
         superseded = []
         if _is_older(work, lane.at_hand):
             return [work]  # it must not replace the newer one, should that be given back
-        if waiting is not None:
-            if _is_older(work, waiting) or work.is_own_look:
-                return [work]
-            _take_over(work, waiting, self._prefix)
-            superseded.append(waiting)
-            if waiting.attempt > 1:
-                lane.not_before = now  # a newer state is worth a try of its own
-        lane.waiting[work.uid] = work
+        places = [place for place, each in enumerate(lane.waiting) if each.uid == work.uid]
+        newest = lane.waiting[places[-1]] if places else None
+        if newest is not None and (_is_older(work, newest) or work.is_own_look):
+            return [work]
+        if newest is not None and newest.attempt > 1:
+            lane.not_before = now  # a newer state is worth a try of its own
+        if newest is not None and self._replaces(work, newest):
+            _take_over(work, newest, self._prefix)
+            superseded.append(newest)
+            lane.waiting[places[-1]] = work
+        else:
+            lane.waiting.append(work)
         self._arm(work.key, lane, now)
         return superseded
 
@@ -73,8 +79,9 @@ class WorkQueue:
             if not lane.waiting:
                 del self._lanes[key]  # its pause is over and nothing came
                 continue
-            work = lane.waiting.pop(next(iter(lane.waiting)))
+            work = lane.waiting.pop(0)
             lane.at_hand = work
+            lane.last_uid = work.uid
             lane.not_before = now + self._pause_s
             return work
         return None
@@ -92,16 +99,16 @@ class WorkQueue:
         """Give the message at hand back for another try; return the newer one that waits in its place, if any."""
         lane = self._put_down(work)
         work.creates_first = False  # the failed try may have created it
-        newer = lane.waiting.get(work.uid)
+        place, newer = next(((at, each) for at, each in enumerate(lane.waiting) if each.uid == work.uid), (0, None))
         if newer is not None and newer.is_own_look:
-            del lane.waiting[work.uid]  # the next try looks as well
+            del lane.waiting[place]  # the next try looks as well
             newer = None
-        if newer is not None:
+        if newer is not None and self._replaces(newer, work):
             _take_over(newer, work, self._prefix)
             self._arm(work.key, lane, now)
             return newer
         work.attempt += 1
-        lane.waiting = {work.uid: work, **lane.waiting}
+        lane.waiting.insert(0, work)
         lane.not_before = max(lane.not_before, now + delay_s)
         self._arm(work.key, lane, now)
         return None
@@ -109,8 +116,14 @@ class WorkQueue:
     def held(self) -> list[Work]:
         """Return every message in hand, waiting or being handled."""
         lanes = self._lanes.values()
-        waiting = [work for lane in lanes for work in lane.waiting.values()]
+        waiting = [work for lane in lanes for work in lane.waiting]
         return waiting + [lane.at_hand for lane in lanes if lane.at_hand is not None]
+
+    def _replaces(self, newer: Work, older: Work) -> bool:
+        """Whether nothing is lost when only the newer one of two states of a uid is handled."""
+        if newer.seen is None or older.seen is None:
+            return True
+        return want(newer.seen, self._prefix).model == want(older.seen, self._prefix).model
 
     def _put_down(self, work: Work) -> _Lane:
         lane = self._lanes[work.key]
@@ -122,8 +135,9 @@ class WorkQueue:
         """Plan the lane's next turn (or its removal), unless a message of it is at hand: its end will do that."""
         if lane.at_hand is not None:
             return
-        due = max(now, lane.not_before)
-        if lane.scheduled_for is None or due < lane.scheduled_for or not lane.waiting:
+        another_uid = bool(lane.waiting) and lane.waiting[0].uid != lane.last_uid
+        due = now if another_uid else max(now, lane.not_before)
+        if lane.scheduled_for is None or due < lane.scheduled_for:
             lane.scheduled_for = due
             heapq.heappush(self._schedule, (due, next(self._ticket), key))
 

@@ -1,11 +1,13 @@
 """What is asked of the registry before a decision, and what is not asked twice."""
 
+import asyncio
+
 import pytest
 from msgspec.structs import replace
 
 from consumer.environments import Environments
 from consumer.lookup import CHECKED_FOR_S, Lookup
-from consumer.plan import Facts, Questions
+from consumer.plan import Facts, Questions, questions
 from consumer.records import Record, external_id
 from shared.errors import ConflictError, PermanentError, TransientError
 from tests.unit.consumer.fakes import FakeRegistry
@@ -166,3 +168,15 @@ async def test_a_forgotten_environment_is_asked_for_again(registry):
 def test_the_record_of_the_tests_has_our_key():
     assert RECORD.external_id == external_id(UID, "1")
     assert isinstance(RECORD, Record)
+
+
+async def test_many_objects_that_want_to_know_the_same_ask_once(registry, lookup):
+    asked = questions(seen(), {}, SETTINGS)
+    await asyncio.gather(*(lookup.facts(asked) for _ in range(5)))
+    assert (registry.calls["model_exists"], registry.calls["model_of_version"]) == (1, 1)
+
+
+async def test_many_objects_of_a_new_environment_make_it_once(registry):
+    environments = Environments(registry)
+    ids = await asyncio.gather(*(environments.get_or_create("team-a") for _ in range(5)))
+    assert (len(set(ids)), registry.calls["create_environment"]) == (1, 1)

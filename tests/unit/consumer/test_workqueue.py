@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from consumer.freshness import Order, compare
 from consumer.observation import PassedVersion
@@ -91,6 +92,50 @@ def test_a_replaced_state_leaves_its_versions_oldest_first(queue):
     for version, label in ((1, "11"), (2, "12"), (3, "11")):
         queue.add(small_work(version, label=label), 0.0)
     assert queue.next(0.0).seen.passed == (PassedVersion("1", "11", "1", "t1"), PassedVersion("1", "12", "2", "t2"))
+
+
+def of_model(version, model):
+    work = small_work(version)
+    labels = work.seen.obj.metadata.labels | {PREFIX + "registered-model-id": model}
+    metadata = replace(work.seen.obj.metadata, labels=labels)
+    work.seen = replace(work.seen, obj=replace(work.seen.obj, metadata=metadata))
+    return work
+
+
+def handled(queue):
+    """Return the resourceVersions of what the queue still gives, in order."""
+    order, now = [], 100.0
+    while (work := queue.next(now)) is not None:
+        order.append(work.seen.freshness.resource_version)
+        queue.done(work, now)
+        now += PAUSE_S
+    return order
+
+
+def test_a_state_of_another_model_replaces_nothing(queue):
+    states = [(1, "1"), (2, "2"), (3, "2"), (4, "1"), (5, "1")]
+    superseded = [queue.add(of_model(version, model), 0.0) for version, model in states]
+    assert [len(each) for each in superseded] == [0, 0, 1, 0, 1]
+    assert handled(queue) == ["1", "3", "5"]
+
+
+def test_a_failed_state_of_another_model_is_tried_again_before_the_newer_one(queue):
+    failing, newer = of_model(1, "1"), of_model(2, "2")
+    queue.add(failing, 0.0)
+    queue.next(0.0)
+    queue.add(newer, 0.1)
+    assert queue.again(failing, 0.2, delay_s=5.0) is None
+    assert queue.next(5.1) is None
+    assert handled(queue) == ["1", "2"]
+
+
+def test_a_state_of_another_model_ends_the_wait_of_a_failed_one(queue):
+    failing = of_model(1, "1")
+    queue.add(failing, 0.0)
+    queue.next(0.0)
+    queue.again(failing, 0.0, delay_s=60.0)
+    assert queue.add(of_model(2, "2"), 3.0) == []
+    assert queue.next(3.0) is failing
 
 
 def test_a_replaced_look_leaves_that_it_was_forced(queue):
@@ -356,3 +401,13 @@ def test_nothing_is_lost_doubled_or_overtaken_whatever_happens(seed):
     assert model.handled == model.versions, "the newest state of each uid was handled"
     assert model.queue.next(model.now + 60) is None
     assert model.queue.wakes_at() is None
+
+
+def test_the_pause_is_that_of_a_uid_so_that_a_recreated_object_does_not_wait():
+    queue = WorkQueue(PREFIX)
+    old, new = small_work(10, uid="old"), small_work(11, uid="new")
+    queue.add(old, 0.0)
+    assert queue.next(0.0) is old
+    queue.add(new, 0.0)
+    queue.done(old, 0.01)
+    assert queue.next(0.01) is new

@@ -1,0 +1,68 @@
+"""What the documentation shows is true: the settings, the commands, the links."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from consumer.settings import ConsumerSettings
+from producer.settings import ProducerSettings
+from shared.settings import describe
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+# Every command that a page shows as something to type, and what executes it.
+EXECUTED_BY = {
+    "make demo": "tests/e2e/test_demo.py",
+    "make check": ".ci/run",
+    "make test": ".ci/run",
+    "make test-cluster": ".ci/run",
+    "kubectl apply --server-side -k k8s/base": "tests/deploy/test_cluster.py",
+    "kubectl label inferenceservice iris modelregistry.kubeflow.org/registered-model-id=1 "
+    "modelregistry.kubeflow.org/model-version-id=2": "tests/cluster/test_story.py",
+}
+
+
+def settings_table() -> str:
+    """Return README's table, made from the settings themselves."""
+    rows: dict[str, list[str]] = {}
+    for process, settings in (("producer", ProducerSettings), ("consumer", ConsumerSettings)):
+        for row in describe(settings):
+            default = "**must be set**" if row.default is None else f"`{row.default}`" if row.default else ""
+            cells = rows.setdefault(row.variable, ["", default, row.description])
+            cells[0] = "both" if cells[0] else process
+    lines = [f"| `{variable}` | {' | '.join(cells)} |" for variable, cells in rows.items()]
+    return "\n".join(["| variable | read by | default | what it is |", "| --- | --- | --- | --- |", *lines])
+
+
+def test_the_table_of_settings_is_what_the_processes_read():
+    shown = re.search(r"<!-- settings: begin.*?-->\n(.*?)\n?<!-- settings: end -->", README, re.DOTALL)[1]
+    assert shown.strip() == settings_table()
+
+
+def console_commands(page: Path) -> list[str]:
+    return [
+        line
+        for block in re.findall(r"```console\n(.*?)```", page.read_text(), re.DOTALL)
+        for line in block.splitlines()
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_shown_is_executed_by_a_test(page):
+    assert [command for command in console_commands(page) if command not in EXECUTED_BY] == []
+
+
+@pytest.mark.parametrize(("command", "place"), EXECUTED_BY.items(), ids=EXECUTED_BY)
+def test_the_place_that_executes_a_command_exists_and_names_it(command, place):
+    text = (ROOT / place).read_text()
+    words = [word for word in command.split() if not word.startswith("-")]
+    assert all(word in text for word in words[1:2]), f"{place} does not name {words[1]}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
