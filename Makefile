@@ -32,6 +32,9 @@ format: venv ## rewrite the sources in the house format
 test: venv ## all tests that need no cluster
 	$(BIN)/pytest
 
+demo: venv ## show the whole pipeline at work on this machine, and check the result
+	$(BIN)/isvc-sync demo
+
 include tests/cluster/Makefile.inc
 
 # A week behind the registry: a release that is withdrawn or turns out malicious is usually found by then.

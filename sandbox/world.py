@@ -1,10 +1,11 @@
 """The whole sandbox as one thing: Kubernetes API with a played KServe, Model Registry, and a real nats-server.
 
-    async with world(directory) as sandbox:
-        sandbox.environ       # what producer and consumer need to run against it
-        sandbox.cluster, sandbox.registry, sandbox.broker
+async with world(directory) as sandbox:
+sandbox.environ       # what producer and consumer need to run against it
+sandbox.cluster, sandbox.registry, sandbox.broker
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,14 @@ from sandbox import cluster, registry
 from sandbox.broker import NatsOptions, NatsServer
 
 NAME = "sandbox"  # of the cluster, in subjects and records
+
+
+_KSERVE_CONFIG = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"namespace": "kserve", "name": "inferenceservice-config"},
+    "data": {"inferenceService": '{"serviceAnnotationDisallowedList": [], "serviceLabelDisallowedList": []}'},
+}
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,14 +69,17 @@ async def world(directory: Path, options: Options | None = None) -> AsyncIterato
     Raises OSError when a port is taken, FileNotFoundError when there is no nats-server to start.
     """
     options = options or Options()
-    directory.mkdir(parents=True, exist_ok=True)
+    await asyncio.to_thread(directory.mkdir, parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
         broker = None
         if options.broker:
-            broker = await stack.enter_async_context(NatsServer(directory / "nats", NatsOptions(port=options.nats_port)))
+            broker = await stack.enter_async_context(
+                NatsServer(directory / "nats", NatsOptions(port=options.nats_port))
+            )
         settings = cluster.Settings(kserve=options.kserve, kserve_pace=options.kserve_pace)
         kubernetes = await stack.enter_async_context(
             cluster.serve(settings, host=options.host, port=options.kubernetes_port)
         )
+        kubernetes.create(_KSERVE_CONFIG)
         models = await stack.enter_async_context(registry.serve(host=options.host, port=options.registry_port))
         yield World(kubernetes, models, broker, kubernetes.write_kubeconfig(directory / "kubeconfig"))

@@ -93,6 +93,11 @@ class ControlPlane:
     def url(self) -> str:
         return f"https://127.0.0.1:{self._ports['api'].number}"
 
+    @property
+    def etcd_url(self) -> str:
+        """Address of etcd, for tests that compact it behind the API server's back."""
+        return f"http://127.0.0.1:{self._ports['etcd'].number}"
+
     # --- life ---
 
     def start(self) -> None:
