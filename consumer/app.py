@@ -36,7 +36,7 @@ from consumer.workqueue import WorkQueue
 from consumer.writeback import Target, WriteBack, WriteBackForm
 from shared.errors import BadEventError, TransientError
 from shared.health import Health, serving
-from shared.process import until_one_ends
+from shared.running import together
 from shared.streams import ensure_consumer
 from shared.telemetry import Telemetry
 
@@ -82,7 +82,7 @@ async def run(settings: ConsumerSettings, telemetry: Telemetry) -> None:
             health.watch_task(task)
         ready.set()
         logger.info("consuming", extra={"cluster": settings.naming.cluster_name, "shards": len(owner.owned)})
-        await until_one_ends(connections.lost, ticking, handling, keeping, gauging)
+        await together(connections.lost, ticking, handling, keeping, gauging)
 
 
 def assemble(settings: ConsumerSettings, telemetry: Telemetry, owner: SoleOwner, connections: Connections) -> Parts:

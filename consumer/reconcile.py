@@ -60,6 +60,8 @@ class Reconciler:
     async def reconcile(self, seen: Observation, how: How) -> Result:
         """Do what the observation asks for. Raises the errors of the adapters; then nothing is remembered."""
         known = self.memory.get(seen.uid)
+        if how.is_look and not how.forced:
+            return await self._write_due(seen, known)
         if known is None:
             return await self._apply(seen, how, None)
         order = compare(seen.freshness, known.freshness)
@@ -69,14 +71,25 @@ class Reconciler:
         changed = known.inputs != inputs_of(seen, self._settings) and not again
         if changed or _passed_news(seen, known) or how.forced:
             return await self._apply(seen, how, known)
-        if known.due and how.is_look:
-            outcome = await self._actor.perform(write_back(seen, known.record_id, self._settings), seen)
-            self._remember(seen, known.closed, known.record_id, outcome)
-            return Result("applied" if outcome.patched else "noop")
         self.memory.put(seen.uid, replace(known, freshness=seen.freshness, digest=seen.digest))
         if known.due:
             self._look_while_due(seen)
         return Result("duplicate" if order is Order.SAME else "noop")
+
+    async def _write_due(self, live: Observation, known: Known | None) -> Result:
+        """Write the id that is due, judged from the live object, and nothing else.
+
+        What else is new on it has an event that is still to come: to be handled before it would cost the history the
+        versions in between.
+        """
+        wanted = want(live, self._settings.prefix)
+        if known is None or not known.due or known.inputs.wanted.model != wanted.model:
+            return Result("noop")
+        outcome = await self._actor.perform(write_back(live, known.record_id, self._settings), live)
+        value = known.record_id if outcome.patched else self._settings.target.value_on(live.obj)
+        inputs = replace(known.inputs, id_value=value)
+        self.memory.put(live.uid, replace(known, inputs=inputs, due=outcome.deferred))
+        return Result("applied" if outcome.patched else "noop")
 
     async def _apply(self, seen: Observation, how: How, known: Known | None) -> Result:
         closed = known.closed if known else frozenset()

@@ -8,6 +8,7 @@ from shared.broker import BrokerSettings
 from shared.cluster import ClusterSettings
 from shared.health import HealthSettings
 from shared.logs import LogSettings
+from shared.naming import NamingSettings
 from shared.telemetry import TelemetrySettings
 
 ENVIRONMENT_FIELDS = ("{namespace}", "{cluster}")
@@ -56,18 +57,6 @@ class WriteBackSettings(Struct, frozen=True, kw_only=True):
     kserve_namespace: Annotated[
         str, Meta(description="Namespace of KServe, whose ConfigMap says which keys it keeps from pods")
     ] = "kserve"
-
-
-class NamingSettings(Struct, frozen=True, kw_only=True):
-    """What producer and consumer must be told alike."""
-
-    cluster_name: Annotated[
-        str,
-        Meta(pattern=r"^\S{1,63}$", description="Name of the cluster for people, in subjects and records"),
-    ]
-    label_prefix: Annotated[
-        str, Meta(pattern=r"^[a-z0-9.-]+/$", description="Prefix of our labels, modelregistry.opendatahub.io/ on ODH")
-    ] = "modelregistry.kubeflow.org/"
 
 
 class ConsumerSettings(Struct, frozen=True, kw_only=True):

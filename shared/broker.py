@@ -28,6 +28,7 @@ from nats.js import JetStreamContext
 
 from shared.errors import RefusedToStartError
 from shared.nats_client import GuardedClient, socket_info, writer_of
+from shared.running import surely_cancelled
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +135,7 @@ class Broker:
         Raises RefusedToStartError when the server is too old, or the credentials cannot be used here.
         """
         try:
-            await self._client.connect(list(self._settings.nats_url), **self._options())
+            await surely_cancelled(self._client.connect(list(self._settings.nats_url), **self._options()))
         except ModuleNotFoundError as error:
             raise RefusedToStartError(
                 f"NATS_CREDS_FILE needs the package {error.name}: install nats-py[nkeys]."
@@ -149,20 +150,23 @@ class Broker:
         self._watchdog = asyncio.create_task(self._watch(), name="broker watchdog")
         logger.info("connected to NATS", extra={"server": self._address()})
 
-    async def close(self) -> None:
-        """Send what is buffered, end the subscriptions, close; a broker that is away gets `_CLOSE_TIMEOUT_S`."""
+    async def close(self, within_s: float = _CLOSE_TIMEOUT_S) -> None:
+        """Send what is buffered, end the subscriptions, close; a broker that does not answer gets `within_s`."""
         self._closing = True
         if self._watchdog is not None:
             self._watchdog.cancel()
             await asyncio.wait([self._watchdog])
         if self._client.is_connected:
             try:
-                async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                async with asyncio.timeout(within_s):
+                    await self._client.rtt()  # asked first: the drain of a frozen broker cannot be cut short
                     await self._client.drain()
             except (nats.errors.Error, TimeoutError) as error:
                 logger.warning("NATS did not take all that was buffered", extra={"error": type(error).__name__})
                 self._abort()
-        if not self._client.is_closed:
+        if self._answered_at == float("-inf"):
+            self._abort()  # never connected: nats-py has nothing to close but the socket of its last attempt
+        elif not self._client.is_closed:
             with contextlib.suppress(OSError):  # the socket was aborted with data left: known, and told above
                 await self._client.close()
 

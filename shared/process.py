@@ -74,11 +74,3 @@ async def _until_signal(running: Awaitable[None]) -> int:
         logger.info("stopped by a signal")
         return ENDED
     return FAILED
-
-
-async def until_one_ends(*tasks: "asyncio.Task[None] | asyncio.Future[None]") -> None:
-    """Wait for the first of several tasks that must all run as long as the process; raise what ended it."""
-    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in done:
-        task.result()
-    raise IsvcSyncError("a task that must run as long as the process has ended")

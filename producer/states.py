@@ -1,0 +1,122 @@
+"""The reflector's states and what it asks its shell to do, as values: what `watch.step` goes between. Pure."""
+
+import msgspec
+
+from producer.items import Observed
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """What outlives a state.
+
+    `failures` in a row set the length of the pause. `stuck_at` is the position at which the stream last became
+    unusable: when that happens twice at the same position, the position is given up. `watch_list` says whether the
+    server can stream its initial state.
+    """
+
+    watch_list: bool = True
+    failures: int = 0
+    stuck_at: str = ""
+
+
+class Expired(msgspec.Struct, frozen=True):
+    """There is no position to go on from: a pass begins as soon as all that was published is acknowledged."""
+
+    memory: Memory = Memory()
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """Reading a list page by page; `version` is the list's resourceVersion, which all pages must share."""
+
+    memory: Memory
+    version: str = ""
+    doubtful: int = 0
+
+
+class InitialStream(msgspec.Struct, frozen=True):
+    """Reading the initial state from a watch that goes on as the live one."""
+
+    memory: Memory
+    doubtful: int = 0
+
+
+class Watching(msgspec.Struct, frozen=True):
+    """Following the changes after `position`; `events` counts what moved it in the present stream."""
+
+    memory: Memory
+    position: str
+    events: int = 0
+
+
+class BackingOff(msgspec.Struct, frozen=True):
+    """Pausing, then going on with `then`."""
+
+    memory: Memory
+    then: Watching | Expired
+
+
+State = Expired | Listing | InitialStream | Watching | BackingOff
+
+
+class BeginPass(msgspec.Struct, frozen=True):
+    """Forget what an unfinished pass has seen, and begin one."""
+
+
+class Observe(msgspec.Struct, frozen=True):
+    """This object exists and looks like this; `live`: it has just changed, otherwise it belongs to the pass."""
+
+    object: Observed
+    live: bool
+
+
+class Remove(msgspec.Struct, frozen=True):
+    """This object was deleted; we saw it go."""
+
+    object: Observed
+
+
+class EndPass(msgspec.Struct, frozen=True):
+    """The pass is complete at `version`; with `doubtful` objects it may conclude no absence."""
+
+    version: str
+    doubtful: int
+
+
+class Advance(msgspec.Struct, frozen=True):
+    """Everything up to `position` has been seen (a bookmark says so)."""
+
+    position: str
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """To be counted by `reason` and logged: why a stream or list ended, or that one object was passed over."""
+
+    reason: str
+    detail: str = ""
+
+
+class Settle(msgspec.Struct, frozen=True):
+    """Wait until all that was published is acknowledged, read the inventory, then answer `Begin`."""
+
+
+class GetPage(msgspec.Struct, frozen=True):
+    token: str
+
+
+class OpenInitial(msgspec.Struct, frozen=True):
+    """Open a watch that begins with the complete state (WatchList)."""
+
+
+class OpenWatch(msgspec.Struct, frozen=True):
+    position: str
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Pause for `backoff_s(failures, chance)`, and at least `at_least_s`; then answer `Waited`."""
+
+    failures: int
+    at_least_s: float = 0.0
+
+
+Request = Settle | GetPage | OpenInitial | OpenWatch | Wait
+Effect = BeginPass | Observe | Remove | EndPass | Advance | Trouble | Request
+Step = tuple[State, tuple[Effect, ...]]

@@ -1,0 +1,415 @@
+"""A complete list against what the broker holds: which changes have to be published."""
+
+import pytest
+
+from producer.inventory import Entry, Epoch, Inventory, held_back
+from shared.events import Event, EventType
+from shared.objects import Kind, ObjectKey
+from tests.unit.producer.imagined import Stream
+from tests.unit.producer.observed import MODEL, READER, observed, raw
+
+NOW_S = 2_000
+EPOCH = 1_000
+CREATED, UPDATED, DELETED = EventType.CREATED, EventType.UPDATED, EventType.DELETED
+
+
+def key(name, namespace="ns"):
+    return ObjectKey(Kind.ISVC, namespace, name)
+
+
+def entry(found, *, epoch=EPOCH, deleted=False, models=(), sequence=7):
+    """What the broker holds after `found` was published."""
+    return Entry(found.uid, epoch, found.resource_version, found.digest, models, deleted, sequence)
+
+
+def inventory(*entries, epoch=EPOCH, marker=(0, "")):
+    made = Inventory(Epoch(epoch))
+    made.reload(dict(entries), marker)
+    return made
+
+
+def known(found, **kwargs):
+    return (found.key, entry(found, **kwargs))
+
+
+def full_pass(made, *listed, version="100", doubtful=0, scope=()):
+    """Run a pass over `listed`; return the changes and the outcome."""
+    made.begin_pass(scope)
+    changes = [change for found in listed for change in made.observe(found, live=False, now_s=NOW_S)]
+    outcome = made.end_pass(version, doubtful=doubtful, now_s=NOW_S)
+    return [*changes, *outcome.changes], outcome
+
+
+def said(changes):
+    """The gist: what, which uid, in which epoch, correcting what."""
+    return [(c.type, c.uid, c.epoch, c.corrects) for c in changes]
+
+
+def live(made, found):
+    return made.observe(found, live=True, now_s=NOW_S)
+
+
+def many(count, **kwargs):
+    return [observed(f"m{i}", uid=f"u{i}", **kwargs) for i in range(count)]
+
+
+# ---- one object in a pass
+
+A = observed("a", version=10, model="1")
+CHANGED = observed("a", version=11, model="2")
+NOISE = observed("a", version=11, model="1")
+TAKEN = observed("a", uid="u2", version=20, model="3")
+OLDER = observed("a", version=9, model="1")
+SAME_PLACE = observed("a", version=10, model="2")
+
+
+@pytest.mark.parametrize(
+    ("before", "listed", "expected"),
+    [
+        pytest.param([], [A], [(CREATED, "u1", EPOCH, 0)], id="unknown"),
+        pytest.param([known(A)], [A], [], id="unchanged"),
+        pytest.param([known(A)], [NOISE], [], id="only the version moved"),
+        pytest.param([known(A)], [CHANGED], [(UPDATED, "u1", EPOCH, 7)], id="changed"),
+        pytest.param([known(A)], [], [(DELETED, "u1", EPOCH, 7)], id="R27 gone"),
+        pytest.param([known(A, deleted=True)], [], [], id="gone and known to be"),
+        pytest.param([known(A)], [TAKEN], [(DELETED, "u1", EPOCH, 7), (CREATED, "u2", EPOCH, 7)], id="R28 new uid"),
+        pytest.param([known(A, deleted=True)], [TAKEN], [(CREATED, "u2", EPOCH, 7)], id="new uid, old one known gone"),
+        pytest.param([known(A)], [OLDER], [], id="restored, same content"),
+        pytest.param([known(A)], [SAME_PLACE], [(UPDATED, "u1", NOW_S, 7)], id="restored, other content in one place"),
+        pytest.param([known(A, deleted=True)], [A], [(UPDATED, "u1", NOW_S, 7)], id="restored, alive again"),
+        pytest.param([known(A, epoch=1, deleted=True)], [A], [(UPDATED, "u1", EPOCH, 7)], id="alive in a later epoch"),
+        pytest.param([known(A, epoch=1)], [OLDER], [], id="an older epoch's version says nothing"),
+    ],
+)
+def test_a_pass_publishes_what_the_broker_does_not_know(before, listed, expected):
+    # In a list as recent as the inventory, so that only the object itself can tell of a restore.
+    assert said(full_pass(inventory(*before), *listed)[0]) == expected
+
+
+@pytest.mark.parametrize(
+    ("listed", "epoch"),
+    [
+        pytest.param([A], EPOCH, id="same"),
+        pytest.param([NOISE], EPOCH, id="newer"),
+        pytest.param([OLDER], NOW_S, id="a smaller version of the same uid"),
+        pytest.param([SAME_PLACE], NOW_S, id="the same version with other content"),
+        pytest.param([TAKEN], EPOCH, id="a new owner of the name"),
+        pytest.param([observed("a", uid="u0", version=10)], NOW_S, id="an owner older than the last one"),
+    ],
+)
+def test_R16_what_contradicts_the_numbering_begins_an_epoch(listed, epoch):
+    made = inventory(known(A))
+    full_pass(made, *listed)
+    assert made._epoch.value == epoch
+
+
+def test_R16_a_list_older_than_an_entry_begins_an_epoch():
+    made = inventory(known(observed("b", uid="u9", version=500)), known(A))
+    full_pass(made, A, version="100")
+    assert made._epoch.value == NOW_S
+
+
+def test_R16_a_list_older_than_the_sync_marker_begins_an_epoch():
+    made = inventory(known(A), marker=(EPOCH, "101"))
+    full_pass(made, A, version="100")
+    assert made._epoch.value == NOW_S
+
+
+@pytest.mark.parametrize("marker", [(EPOCH, "100"), (EPOCH - 1, "500")], ids=["as recent", "of an older epoch"])
+def test_R16_a_marker_that_does_not_contradict_begins_none(marker):
+    made = inventory(known(A), marker=marker)
+    full_pass(made, A, version="100")
+    assert made._epoch.value == EPOCH
+
+
+def test_R16_what_a_pass_said_before_it_knew_of_the_restore_is_said_again_in_the_new_epoch():
+    made = inventory(known(observed("z", uid="u9", version=500)), known(A))
+    changes, _ = full_pass(made, CHANGED, version="100")
+    assert said(changes) == [(UPDATED, "u1", EPOCH, 7), (UPDATED, "u1", NOW_S, 7), (DELETED, "u9", NOW_S, 7)]
+
+
+def test_R16_an_epoch_grows_even_when_the_clock_does_not():
+    made = inventory(known(A, epoch=NOW_S + 5), epoch=NOW_S + 5)
+    full_pass(made, SAME_PLACE)
+    assert made._epoch.value == NOW_S + 6
+
+
+def test_R16_one_restore_begins_one_epoch():
+    objects = many(5, version=50)
+    made = inventory(*map(known, objects))
+    full_pass(made, *many(5, version=40), version="45")
+    assert made._epoch.value == NOW_S
+
+
+# ---- tombstones
+
+
+def test_R27_a_tombstone_carries_the_last_known_state_at_the_version_that_proves_the_absence():
+    [change], _ = full_pass(inventory(known(A, models=("1", "4"))), version="100")
+    assert (change.digest, change.models, change.resource_version) == (A.digest, ("1", "4"), "100")
+    assert change.body is None  # the shell fetches the last message
+
+
+def test_R28_a_tombstone_before_a_new_uid_is_older_than_nothing_of_the_old_one():
+    changes, _ = full_pass(inventory(known(A)), TAKEN)
+    assert [change.resource_version for change in changes] == ["20", "20"]
+
+
+def test_R27_a_tombstone_is_published_once():
+    made = inventory(known(A))
+    assert said(full_pass(made)[0]) == [(DELETED, "u1", EPOCH, 7)]
+    assert full_pass(made, version="101")[0] == []
+
+
+def test_R17_a_pass_with_doubtful_objects_concludes_no_absence_and_is_not_complete():
+    changes, outcome = full_pass(inventory(known(A)), observed("b", uid="u2"), doubtful=1)
+    assert said(changes) == [(CREATED, "u2", EPOCH, 0)]
+    assert not outcome.complete
+
+
+def test_R07_an_unfinished_pass_leaves_no_trace():
+    made = inventory(known(A), known(observed("b", uid="u2")))
+    made.begin_pass()
+    made.observe(A, live=False, now_s=NOW_S)
+    changes, _ = full_pass(made, observed("b", uid="u2"))
+    assert said(changes) == [(DELETED, "u1", EPOCH, 7)]
+
+
+def test_an_object_deleted_inside_the_initial_stream_is_deleted_once():
+    made = inventory(known(A))
+    made.begin_pass()
+    made.observe(A, live=False, now_s=NOW_S)
+    assert said(made.remove(observed("a", version=30))) == [(DELETED, "u1", EPOCH, None)]
+    assert made.end_pass("100", doubtful=0, now_s=NOW_S).changes == ()
+
+
+# ---- scope
+
+
+def test_R27_only_what_was_listed_can_be_missed():
+    inside, outside = observed("a", ns="in"), observed("b", uid="u2", ns="out")
+    changes, outcome = full_pass(inventory(known(inside), known(outside)), scope=("in",))
+    assert said(changes) == [(DELETED, "u1", EPOCH, 7)]
+    assert (outcome.left_scope, outcome.complete) == (1, True)
+
+
+def test_what_has_left_the_scope_is_counted_while_it_lives():
+    outside, dead = observed("b", uid="u2", ns="out"), observed("c", uid="u3", ns="out")
+    _, outcome = full_pass(inventory(known(outside), known(dead, deleted=True)), scope=("in",))
+    assert outcome.left_scope == 1
+
+
+# ---- the guard
+
+
+@pytest.mark.parametrize(
+    ("total", "gone", "held"),
+    [
+        pytest.param(5, 5, 0, id="five are few, even when nothing remains"),
+        pytest.param(6, 6, 6, id="six of six"),
+        pytest.param(30, 6, 0, id="20 % of thirty"),
+        pytest.param(30, 7, 7, id="more than 20 % of thirty"),
+        pytest.param(1000, 200, 0, id="20 % of a thousand"),
+        pytest.param(1000, 201, 201, id="more than 20 % of a thousand"),
+    ],
+)
+def test_R30_a_pass_that_would_delete_too_much_is_held(total, gone, held):
+    objects = many(total)
+    changes, outcome = full_pass(inventory(*map(known, objects)), *objects[gone:])
+    assert (len(changes), outcome.held, outcome.complete) == (gone - held, held, held == 0)
+
+
+def test_R30_new_objects_do_not_hide_a_mass_delete():
+    newcomers = [observed(f"n{i}", uid=f"n{i}") for i in range(100)]
+    objects = many(10)
+    _, outcome = full_pass(inventory(*map(known, objects)), *objects[6:], *newcomers)
+    assert outcome.held == 6
+
+
+def test_R30_a_second_pass_that_agrees_releases():
+    objects = many(30)
+    made = inventory(*map(known, objects))
+    full_pass(made, *objects[10:])
+    changes, outcome = full_pass(made, *objects[10:], version="101")
+    assert len(changes) == 10
+    assert outcome.complete
+
+
+def test_R30_what_only_the_second_pass_misses_must_be_confirmed_itself():
+    objects = many(60)
+    made = inventory(*map(known, objects))
+    full_pass(made, *objects[20:])
+    changes, outcome = full_pass(made, *objects[40:], version="101")
+    assert sorted(change.uid for change in changes) == sorted(found.uid for found in objects[:20])
+    assert (outcome.held, outcome.complete) == (20, False)
+
+
+def test_R30_what_the_second_pass_finds_again_was_never_gone():
+    objects = many(30)
+    made = inventory(*map(known, objects))
+    full_pass(made, *objects[10:])
+    changes, outcome = full_pass(made, *objects, version="101")
+    assert changes == []
+    assert outcome.complete
+
+
+def test_R30_an_empty_scope_is_never_released_by_repetition():
+    made = inventory(*map(known, many(6)))
+    for version in ("100", "101", "102"):
+        changes, outcome = full_pass(made, version=version)
+        assert (changes, outcome.held) == ([], 6)
+
+
+def test_R30_the_guard_survives_a_reload():
+    objects = many(30)
+    made = inventory(*map(known, objects))
+    full_pass(made, *objects[10:])
+    made.reload(dict(map(known, objects)))
+    assert len(full_pass(made, *objects[10:], version="101")[0]) == 10
+
+
+def test_R30_recreated_objects_are_no_mass_delete():
+    changes, outcome = full_pass(
+        inventory(*map(known, many(10))), *[observed(f"m{i}", uid=f"new{i}", version=20) for i in range(10)]
+    )
+    assert (len(changes), outcome.held) == (20, 0)
+
+
+def test_R30_nothing_is_held_without_a_reason():
+    assert held_back(frozenset(), frozenset(), known=0, remaining=0) == frozenset()
+
+
+# ---- live changes
+
+
+@pytest.mark.parametrize(
+    ("before", "found", "expected"),
+    [
+        pytest.param([], A, [(CREATED, "u1", EPOCH, None)], id="unknown"),
+        pytest.param([known(A)], NOISE, [], id="only the version moved"),
+        pytest.param([known(A)], CHANGED, [(UPDATED, "u1", EPOCH, None)], id="changed"),
+        pytest.param(
+            [known(A)],
+            TAKEN,
+            [(DELETED, "u1", EPOCH, 7), (CREATED, "u2", EPOCH, None)],
+            id="R28 new uid, delete missed",
+        ),
+        pytest.param([known(A, deleted=True)], TAKEN, [(CREATED, "u2", EPOCH, None)], id="R28 new uid"),
+    ],
+)
+def test_a_live_change_is_published_as_what_it_is(before, found, expected):
+    assert said(live(inventory(*before), found)) == expected
+
+
+def test_R25_a_delete_is_always_published_with_its_last_state():
+    [change] = inventory().remove(observed(version=12, model="5"))
+    assert (change.type, change.models, change.resource_version, change.corrects) == (DELETED, ("5",), "12", None)
+    assert change.body == observed(version=12, model="5").body
+
+
+def test_R25_a_delete_is_published_once():
+    made = inventory(known(A))
+    made.remove(observed(version=12, model="1"))
+    assert made.remove(observed(version=12, model="1")) == ()
+
+
+def deleting(version):
+    """The object as it looks from its deletionTimestamp on."""
+    given = raw("a", version=version, labels={MODEL: "1"})
+    given["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return READER.object(given)
+
+
+def test_R29_a_deletion_timestamp_is_one_update_and_the_delete_comes_later():
+    made = inventory(known(A))
+    assert said(live(made, deleting(11))) == [(UPDATED, "u1", EPOCH, None)]
+    assert live(made, deleting(12)) == ()
+    assert said(made.remove(deleting(13))) == [(DELETED, "u1", EPOCH, None)]
+
+
+def test_the_inventory_follows_what_was_published():
+    made = inventory()
+    assert said(live(made, A)) == [(CREATED, "u1", EPOCH, None)]
+    assert live(made, NOISE) == ()
+    assert said(live(made, CHANGED)) == [(UPDATED, "u1", EPOCH, None)]
+    assert live(made, CHANGED) == ()
+
+
+def test_an_acknowledgement_tells_what_a_later_correction_corrects():
+    made = inventory()
+    live(made, A)
+    made.acknowledged(A.key, 42)
+    assert said(full_pass(made)[0]) == [(DELETED, "u1", EPOCH, 42)]
+
+
+def event(change):
+    return Event(
+        change.type, change.key, change.uid, change.epoch, change.resource_version, change.digest, change.models,
+        "c", "now", change.corrects,
+    )  # fmt: skip
+
+
+def test_R38_a_repair_is_not_swallowed_by_the_window_in_which_the_broker_knows_ids():
+    stream, made = Stream(), inventory()
+    said_live = [event(change) for found in (A, CHANGED) for change in live(made, found)]
+    late = event(live(inventory(known(observed(version=9))), A)[0])  # of a leader that was paused
+    for one in (*said_live, late):
+        stream.publish(one)
+    made.reload(stream.inventory())
+    for change in full_pass(made, CHANGED)[0]:
+        stream.publish(event(change))
+    assert stream.events[-1].digest == CHANGED.digest
+    assert stream.duplicates == 0
+
+
+# ---- models
+
+
+def test_models_are_sticky_and_in_order():
+    made = inventory()
+    seen = [live(made, observed(version=10 + i, model=model))[0].models for i, model in enumerate(("3", "1", "", "3"))]
+    assert seen == [("3",), ("3", "1"), ("3", "1"), ("3", "1")]
+
+
+def test_models_are_taken_over_from_the_broker():
+    [change] = live(inventory(known(A, models=("9",))), CHANGED)
+    assert change.models == ("9", "2")
+
+
+def test_models_belong_to_a_uid():
+    changes = live(inventory(known(A, models=("9",))), TAKEN)
+    assert [change.models for change in changes] == [("9",), ("3",)]
+
+
+def test_a_delete_adds_the_model_of_its_last_state():
+    [change] = inventory(known(A, models=("9",))).remove(observed(version=12, model="5"))
+    assert change.models == ("9", "5")
+
+
+def test_an_object_without_model_was_never_indexed():
+    [change] = live(inventory(), observed())
+    assert change.models == ()
+
+
+# ---- digest versions
+
+
+def old_digest(found, **kwargs):
+    made = entry(found, **kwargs)
+    return (found.key, Entry(made.uid, made.epoch, made.resource_version, "v0:abc", made.models, False, 7))
+
+
+def test_a_new_digest_version_alone_publishes_nothing_and_is_compared_from_then_on():
+    made = inventory(old_digest(A))
+    assert full_pass(made, A)[0] == []
+    assert live(made, NOISE) == ()
+    assert said(live(made, CHANGED)) == [(UPDATED, "u1", EPOCH, None)]
+
+
+def test_digests_of_two_versions_cannot_tell_so_an_object_that_moved_is_published():
+    assert said(full_pass(inventory(old_digest(A)), NOISE)[0]) == [(UPDATED, "u1", EPOCH, 7)]
+
+
+def test_counts():
+    made = inventory(known(A), known(observed("b", uid="u2"), deleted=True))
+    assert (len(made), made.living()) == (2, 1)
