@@ -7,6 +7,7 @@ must never restart pods. Readiness asks the registered checks, whose sentences s
 """
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta, Struct
 
 from shared.errors import RefusedToStartError
+
+logger = logging.getLogger(__name__)
 
 # A check is called in the server's thread while the loop runs: it reads plain values and returns at once.
 Check = Callable[[], str | None]
@@ -77,7 +80,7 @@ class Health:
 
     def ready(self) -> dict[str, str | None]:
         """Return each liveness and readiness check with None, or with the sentence that says what is missing."""
-        return self.live() | {name: check() for name, check in list(self._checks.items())}
+        return self.live() | {name: _said(check) for name, check in list(self._checks.items())}
 
     def _task_ended(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
@@ -119,6 +122,14 @@ def serving(settings: HealthSettings, health: Health, metrics: Callable[[], tupl
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _said(check: Check) -> str | None:
+    try:
+        return check()
+    except Exception as error:
+        logger.exception("a readiness check failed")
+        return f"the check itself failed: {type(error).__name__}"
 
 
 def _report(checks: dict[str, str | None]) -> tuple[int, str, bytes]:

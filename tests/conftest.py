@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Generator, Iterator
 
 import pytest
-from cluster.control_plane import ControlPlane, assets_directory
+
+from tests.cluster.control_plane import ControlPlane, assets_directory
 
 
 def pytest_configure() -> None:

@@ -24,11 +24,16 @@ _PAGE: Final = 1000
 _MERGE_PATCH: Final = {"Content-Type": "application/merge-patch+json"}
 
 
-class Http:
-    """Requests to one server; what fails is a DemoError with the server's own words."""
+def plain(url: str) -> httpx.AsyncClient:
+    """Return a client for a server that asks for no credentials, as the sandbox's."""
+    return httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S, trust_env=False)
 
-    def __init__(self, url: str) -> None:
-        self._client = httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S, trust_env=False)
+
+class Http:
+    """Requests to one server, the base URL of `client`; what fails is a DemoError with the server's own words."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
 
     async def close(self) -> None:
         await self._client.aclose()

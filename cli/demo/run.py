@@ -17,16 +17,15 @@ from rich.console import Console
 
 from cli.addresses import Addresses
 from cli.demo import clients
-from cli.demo.checks import Check, Evidence, exits, verdicts
+from cli.demo.checks import Check, exits
 from cli.demo.observer import Observer
+from cli.demo.performance import Performance
 from cli.demo.processes import Child, DemoError
 from cli.demo.screen import Screen, console, results, screen
 from cli.demo.story import StartDaemon, Story
 
 PASSED, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 _SANDBOX_S: Final = 20.0
-_SETTLE_S: Final = 15.0
-_SETTLE_INTERVAL_S: Final = 0.5
 _READING_S: Final = 1.5  # between two steps in a terminal
 _LOG_LINES: Final = 12
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -108,13 +107,16 @@ class Demo:
         try:
             async with AsyncExitStack() as stack:
                 addresses = await self._sandbox(stack)
-                kubernetes, models = clients.Kubernetes(addresses.kubernetes), clients.Models(addresses.registry)
+                kubernetes = clients.Kubernetes(clients.plain(addresses.kubernetes))
+                models = clients.Models(clients.plain(addresses.registry))
                 stack.push_async_callback(kubernetes.close)
                 stack.push_async_callback(models.close)
                 observer = Observer(kubernetes, models, self._screen.show)
                 stack.push_async_callback(_end, observer.children)
                 story = Story(observer, (kubernetes, models), self._screen, self._starter(addresses), self._pause_s)
-                checks = await self._told(story, observer, addresses)
+                assert addresses.nats is not None, "the demo starts its sandbox with a broker"
+                logs = tuple(self._directory / f"{role}.log" for role in ("producer", "consumer"))
+                checks = await Performance(story, observer, self._screen, addresses.nats, logs).checks()
                 self._screen.close()
                 if self._options.keep:
                     await self._keep(checks, addresses)
@@ -147,36 +149,6 @@ class Demo:
             return await Child.start(role, [role], environ, self._directory / f"{role}.log")
 
         return start
-
-    async def _told(self, story: Story, observer: Observer, addresses: Addresses) -> list[Check]:
-        """Have the story told, and check; wait a while for checks that do not pass yet, and then say why."""
-        try:
-            await story.tell()
-        except DemoError as error:
-            return [
-                Check("the story comes to its end", False, str(error)),
-                *await self._checked(story, observer, addresses),
-            ]
-        self._screen.step("Registry and cluster are compared")
-        give_up = asyncio.get_running_loop().time() + _SETTLE_S
-        while True:
-            checks = await self._checked(story, observer, addresses)
-            if all(check.passed for check in checks) or asyncio.get_running_loop().time() > give_up:
-                return checks
-            await observer.linger(_SETTLE_INTERVAL_S)
-
-    async def _checked(self, story: Story, observer: Observer, addresses: Addresses) -> list[Check]:
-        assert addresses.nats is not None, "the demo starts its sandbox with a broker"
-        try:
-            await observer.look()
-            broker = await clients.heard(addresses.nats)
-        except DemoError as error:
-            return [Check("cluster, registry and broker answer", False, str(error))]
-        logs = [line for log in self._logs("producer", "consumer") for line in log.read_text().splitlines()]
-        deferred = await clients.deferred(story.consumer_port)
-        return verdicts(
-            Evidence(observer.seen, broker.dead_letters, broker.messages, tuple(logs), story.secret, deferred)
-        )
 
     async def _keep(self, checks: list[Check], addresses: Addresses) -> None:
         self._kept = asyncio.Event()

@@ -21,7 +21,7 @@ from sandbox.cluster.store import Entry, Event, EventType, Log, Store, encode, r
 _BATCH_EVENTS = 100
 """Events per write: enough to be fast, few enough that other requests get their turn."""
 
-_SLOW_WRITE_S = 1.0
+_SLOW_WRITE_S = 0.25
 _SLOW_BACKLOG_EVENTS = 200
 """A reader that kept a write waiting for longer than this, and has more than this to read, is dropped.
 

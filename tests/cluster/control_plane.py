@@ -24,7 +24,8 @@ from typing import Any, Final
 
 import httpx
 import yaml
-from cluster.processes import Guard, Process
+
+from tests.cluster.processes import Guard, Process
 
 CRDS: Final = Path(__file__).with_name("crds")
 BUILT_ASSETS: Final = Path(__file__).parents[2] / "build" / "cluster"

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from cluster.control_plane import ControlPlane, KubectlError, MissingBinariesError, assets_directory
-from cluster.processes import ProcessError
+
+from tests.cluster.control_plane import ControlPlane, KubectlError, MissingBinariesError, assets_directory
+from tests.cluster.processes import ProcessError
 
 LISTEN = "0A"
 LOOPBACK = "0100007F"

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster import processes
-from cluster.processes import Guard, Process, ProcessError
+
+from tests.cluster import processes
+from tests.cluster.processes import Guard, Process, ProcessError
 
 SLEEPER = ["/bin/sleep", "600"]
 

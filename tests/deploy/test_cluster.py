@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from cluster.control_plane import ControlPlane
+
+from tests.cluster.control_plane import ControlPlane
 
 pytestmark = pytest.mark.cluster
 

@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from cluster.control_plane import BUILT_ASSETS
-from cluster.processes import Guard, Process
 
 from sandbox.broker import find_nats_server
+from tests.cluster.control_plane import BUILT_ASSETS
+from tests.cluster.processes import Guard, Process
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yml"

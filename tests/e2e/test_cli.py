@@ -11,7 +11,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from cluster.processes import Guard, Process
+
+from tests.cluster.processes import Guard, Process
 
 COMMAND = [sys.executable, "-m", "cli"]
 CAPTURE = Path(__file__).parents[1] / "captures" / "create-ready-delete.jsonl"

@@ -11,11 +11,21 @@ PACKAGES = ("shared", "producer", "consumer", "sandbox", "cli")
 FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 LINES_MAX = 300
 FUNCTION_LINES_MAX = 40
+MARK_WORDS_MIN = 3  # behind a mark: its codes, and then words
 
-LONGER_FILES: dict[str, str] = {}
-LONGER_FUNCTIONS: dict[str, str] = {}
+LONGER_FILES: dict[str, str] = {
+    "producer/watch.py": "names every item, state and effect in its imports, one a line",
+}
+LONGER_FUNCTIONS: dict[str, str] = {
+    "shared/streams.py:stream_configs": "the settings of three streams, one literal each",
+    "shared/telemetry.py:__init__": "the table of all instruments",
+}
 # A broad handler that does not raise again: at most one for each place where a stranger's fault must not end the rest.
-BROAD_HANDLERS: dict[str, str] = {}
+BROAD_HANDLERS: dict[str, str] = {
+    "consumer/handle.py": "a fault with one object must not stop the others; it is logged and tried again",
+    "shared/health.py": "a probe whose check fails is an answer, not a broken connection",
+    "consumer/pulls.py": "an exception in a callback would end nats-py's read loop unseen; it is logged and counted",
+}
 
 
 def name_of(path: Path) -> str:
@@ -84,7 +94,9 @@ def test_every_silenced_rule_has_its_reason_beside_it(mark):
         for number, line in enumerate(path.read_text().splitlines(), start=1):
             if mark in line:
                 reason = line.partition(mark)[2]
-                assert " - " in reason or " # " in reason, f"{name_of(path)}:{number} silences a rule without a reason"
+                assert len(reason.split()) > MARK_WORDS_MIN, (
+                    f"{name_of(path)}:{number} silences a rule without a reason"
+                )
 
 
 def test_no_module_is_dead():

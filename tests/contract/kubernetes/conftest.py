@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-from kube_target import Place, Target, until
 
 from sandbox.cluster import Settings, serve
 from sandbox.cluster.auth import ADMIN, Rule, User
 from sandbox.cluster.watch import WatchSettings
+from tests.contract.kubernetes.kube_target import Place, Target, until
 
 _ISVC = "inferenceservices.serving.kserve.io"
 _LIMITED = User("limited", (Rule(("get", "list", "watch", "patch"), (_ISVC,)),))

@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from kube_target import ISVC, MERGE, Place, ok, until, version
+
+from tests.contract.kubernetes.kube_target import ISVC, MERGE, Place, ok, until, version
 
 PARTIAL = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}

@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Iterator
 
 import httpx
 import pytest
-from cluster.control_plane import ControlPlane, assets_directory
-from kube_target import MERGE, Place, Target, ok, summary, until, version, watch
-from test_kube_reads import create_definition, served_path
-from test_kube_watch import END, WATCH_LIST
+
+from tests.cluster.control_plane import ControlPlane, assets_directory
+from tests.contract.kubernetes.kube_target import MERGE, Place, Target, ok, summary, until, version, watch
+from tests.contract.kubernetes.test_kube_reads import create_definition, served_path
+from tests.contract.kubernetes.test_kube_watch import END, WATCH_LIST
 
 pytestmark = pytest.mark.cluster
 

@@ -6,8 +6,9 @@ import time
 
 import httpx
 import pytest
-from kube_target import ISVC, Place, Target, ok, summary, until, version, watch
-from test_kube_reads import create_definition, served_path
+
+from tests.contract.kubernetes.kube_target import ISVC, Place, Target, ok, summary, until, version, watch
+from tests.contract.kubernetes.test_kube_reads import create_definition, served_path
 
 WATCH_LIST = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
 END = "k8s.io/initial-events-end"

@@ -3,7 +3,19 @@
 import asyncio
 
 import pytest
-from kube_target import APPLY, JSON_PATCH, MERGE, STRATEGIC, Place, Target, isvc, ok, version, watch
+
+from tests.contract.kubernetes.kube_target import (
+    APPLY,
+    JSON_PATCH,
+    MERGE,
+    STRATEGIC,
+    Place,
+    Target,
+    isvc,
+    ok,
+    version,
+    watch,
+)
 
 SPEC = {"spec": {"predictor": {"model": {"storageUri": "s3://models/v2"}}}}
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from cluster.control_plane import assets_directory
 
 from sandbox.cluster import ClusterSandbox, Settings, serve
+from tests.cluster.control_plane import assets_directory
 
 pytestmark = pytest.mark.cluster
 

@@ -1,9 +1,9 @@
 """The demo's table: objects beside records."""
 
-from demo_world import right
 from msgspec.structs import replace
 
 from cli.demo.board import rows
+from tests.unit.cli.demo_world import right
 
 
 def test_the_lives_of_an_object_stand_below_each_other_with_a_record_each():

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import pytest
-from demo_world import SECRET, labels, life, record, right
 from msgspec.structs import replace
 
 from cli.demo.checks import Evidence, exits, verdicts
 from cli.demo.state import ID_LABEL, STOP_ANNOTATION, VERSION_LABEL, Named, Record, Seen
+from tests.unit.cli.demo_world import SECRET, labels, life, record, right
 
 ONE, STATE, MODEL, VERSION = "each indexed object has one record", "state", "registered model", "model version"
 URL, RUNTIME, ENVIRONMENT = "url", "runtime", "serving environment"

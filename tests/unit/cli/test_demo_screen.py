@@ -3,12 +3,12 @@
 import io
 
 import pytest
-from demo_world import right
 from msgspec.structs import replace
 from rich.console import Console
 
 from cli.demo.board import rows
 from cli.demo.screen import Lines, table
+from tests.unit.cli.demo_world import right
 
 
 def drawn(width: int) -> list[str]:

@@ -11,7 +11,7 @@ from consumer.lookup import Lookup
 from consumer.reconcile import Reconciler
 from consumer.verdict import Ack, Bury, Retry
 from consumer.work import look_later, receive
-from shared.errors import ConflictError, TransientError, UnreachableError
+from shared.errors import ConflictError, PermanentError, TransientError, UnreachableError
 from shared.events import EventType
 from shared.objects import ModelCopies, ModelStatus
 from tests.unit.consumer.deliveries import CLUSTER_ID, SUBJECTS, event_work, look_work
@@ -301,8 +301,9 @@ async def test_a_look_of_our_own_writes_an_id_that_was_too_costly_before(world):
 
 
 async def test_a_permanent_failure_of_a_look_of_our_own_is_buried_too(world):
-    world.events.by_key[KEY] = seen(UNKNOWN_MODEL, models=("404",))
-    world.kubernetes.put(UNKNOWN_MODEL)
+    await world.handle(event_work(an_object(status=READY, version="20")))
+    world.kubernetes.put(an_object(version="30"))
+    world.kubernetes.fail("patch", PermanentError("an admission webhook denied it"))
     assert isinstance(await world.handle(look_later(KEY)), Bury)
     assert KEY in world.dead_letters.entries
 

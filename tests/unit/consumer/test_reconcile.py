@@ -154,7 +154,7 @@ async def test_a_forced_look_reads_the_registry_though_nothing_changed(linked):
 
 
 async def test_a_look_that_is_not_forced_costs_nothing(linked):
-    assert await linked.cost_of(linked.echo("11"), LOOK) == ("duplicate", 0, 0, 0)
+    assert await linked.cost_of(linked.echo("11"), LOOK) == ("noop", 0, 0, 0)
 
 
 async def test_a_forced_look_mends_what_was_edited_by_hand(linked):
@@ -327,6 +327,22 @@ async def test_a_look_that_finds_it_cheap_patches_without_asking_the_registry(wo
     assert await world.cost_of(seen(rolling("25")), LOOK) == ("applied", 0, 0, 1)
     assert world.kubernetes.labels(KEY)[ID] == world.registry.only.id
     assert world.reconciler.memory.deferred() == 0
+
+
+async def test_a_look_of_our_own_overtakes_no_event(world):
+    """Its event, and those before it, are still to come: with versions that belong into the history."""
+    await world.see(seen(WHEN_READY))
+    newest = an_object({MODEL: "1", VERSION: "11"}, status=READY, version="40")
+    assert await world.cost_of(seen(newest), LOOK) == ("noop", 0, 0, 0)
+    await world.see(seen(an_object({MODEL: "1", VERSION: "12"}, status=READY, version="30")))
+    await world.see(seen(newest))
+    assert [change.version for change in world.registry.only.stamp.history] == ["11", "12", "11"]
+
+
+async def test_a_look_at_an_object_that_moved_to_another_model_writes_no_id(world):
+    await world.see(seen(WHEN_READY))
+    moved = replace(rolling("40"), metadata=an_object({MODEL: "2"}, version="40").metadata)
+    assert await world.cost_of(seen(moved), LOOK) == ("noop", 0, 0, 0)
 
 
 async def test_the_echo_of_a_late_patch_costs_nothing(world):

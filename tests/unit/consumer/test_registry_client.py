@@ -13,13 +13,13 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
-from registry_script import EMPTY_PAGE, JSON, NO_PAGE, TEXT, Script, error, ok
 
 from consumer.exchange import Exchanger, Instruments, Outgoing
 from consumer.registry import ModelRegistry
 from consumer.registry_client import InFlightLimit, RegistryAccess, RegistryClient, registry_http
 from consumer.registry_errors import OtherVersionError, Request, RequestKind
 from shared.errors import PermanentError, SettingsError, TransientError, UnauthorizedError, UnreachableError
+from tests.unit.consumer.registry_script import EMPTY_PAGE, JSON, NO_PAGE, TEXT, Script, error, ok
 
 BASE = "http://registry.example:8080"
 ANY_VERSION = RegistryAccess(base_url=BASE)

@@ -4,11 +4,11 @@ import json
 
 import httpx
 import pytest
-from registry_script import EMPTY_PAGE, TEXT, Script, error, ok
 
 from consumer.actions import CreateRecord, UpdateRecord
 from consumer.registry import escape_like
 from shared.errors import ConflictError, NotFoundError, PermanentError, TransientError
+from tests.unit.consumer.registry_script import EMPTY_PAGE, TEXT, Script, error, ok
 
 URL = {"metadataType": "MetadataStringValue", "string_value": "http://iris.example"}
 RECORD = {

@@ -164,3 +164,10 @@ def test_the_port_is_free_again_when_the_block_ends(health):
         pass
     with serving(HealthSettings(health_host="127.0.0.1", health_port=port), health, metrics) as again:
         assert again == port
+
+
+def test_a_check_that_fails_itself_is_an_answer(caplog):
+    health = Health(stuck_after_s=60)
+    health.add_check("odd", lambda: str({}["nothing"]))
+    assert health.ready()["odd"] == "the check itself failed: KeyError"
+    assert "a readiness check failed" in caplog.text

@@ -1,0 +1,193 @@
+"""No secret of an object enters the broker, the registry or a log, wherever in the object it stands."""
+
+import copy
+import itertools
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.e2e.pipeline import STREAMS, Pipeline, isvc
+from tests.e2e.role import eventually
+
+NEEDLE = "hush"
+_numbers = itertools.count(1)
+
+
+def secret() -> str:
+    """Return a new secret; each is another, so that a failure says which place leaks."""
+    return f"{NEEDLE}{next(_numbers):03}x"
+
+
+def secret_uri(scheme: str) -> str:
+    return f"{scheme}://user:{secret()}@host.example.com/models/iris?signature={secret()}#{secret()}"
+
+
+def containers() -> list[dict[str, Any]]:
+    return [
+        {
+            "name": "kserve-container",
+            "image": f"user:{secret()}@registry.example.com/serve:1",
+            "env": [
+                {"name": "TOKEN", "value": secret()},
+                {"name": "REF", "valueFrom": {"secretKeyRef": {"name": "s", "key": secret()}}},
+            ],
+            "envFrom": [{"secretRef": {"name": secret()}}],
+            "args": ["--token", secret(), f"--url=https://u:{secret()}@h/x"],
+            "command": ["serve", secret()],
+            "lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", secret()]}}},
+            "livenessProbe": {"httpGet": {"path": "/", "httpHeaders": [{"name": "A", "value": secret()}]}},
+        }
+    ]
+
+
+def model() -> dict[str, Any]:
+    return {
+        "modelFormat": {"name": "sklearn"},
+        "storageUri": secret_uri("https"),
+        "storage": {
+            "key": "minio",
+            "path": f"models/iris?token={secret()}",
+            "parameters": {"secret": secret(), "uri": secret_uri("s3")},
+        },
+        "env": [{"name": "AWS_SECRET_ACCESS_KEY", "value": secret()}],
+        "args": ["--password", secret()],
+        "command": [secret()],
+    }
+
+
+def component() -> dict[str, Any]:
+    return {
+        "containers": containers(),
+        "initContainers": containers(),
+        "annotations": {"example.com/token": secret()},
+        "labels": {"example.com/token": secret()},
+        "imagePullSecrets": [{"name": secret()}],
+        "volumes": [{"name": "v", "csi": {"driver": "d", "volumeAttributes": {"token": secret()}}}],
+        "logger": {"mode": "all", "url": secret_uri("http")},
+        "storageUris": [{"uri": secret_uri("gs"), "mountPath": "/mnt"}],
+        "nodeSelector": {"example.com/token": secret()},
+    }
+
+
+def metadata() -> dict[str, Any]:
+    return {
+        "annotations": {
+            "kubectl.kubernetes.io/last-applied-configuration": json.dumps({"spec": {"env": secret()}}),
+            "example.com/token": secret(),
+            "serving.kserve.io/storage-initializer-uri": secret_uri("s3"),
+            "modelregistry.kubeflow.org/url": secret_uri("https"),
+        },
+        "finalizers": [f"example.com/{secret()}"],
+        "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": secret(), "uid": "u"}],
+        "managedFields": [{"manager": secret(), "operation": "Update"}],
+    }
+
+
+def status() -> dict[str, Any]:
+    address = {"url": secret_uri("http")}
+    return {
+        "url": secret_uri("https"),
+        "address": address,
+        "addresses": [address],
+        "conditions": [{"type": "Ready", "status": "True", "message": secret()}],
+        "modelStatus": {"transitionStatus": "UpToDate", "lastFailureInfo": {"message": secret()}},
+        "components": {"predictor": {"url": secret_uri("http")}},
+        "annotations": {"x": secret()},
+    }
+
+
+def planted(name: str, registered_model: str) -> dict[str, Any]:
+    """Return an InferenceService with a secret in every place that could hold one."""
+    obj = isvc(name, model=registered_model)
+    obj["metadata"] |= metadata()
+    parts = {part: component() for part in ("predictor", "transformer", "explainer")}
+    parts["predictor"] |= {
+        "model": model(),
+        "sklearn": model(),
+        "workerSpec": {"containers": containers()},
+    }
+    obj["spec"] = {**parts, "canary": [{"trafficPercent": 10, "predictor": component() | {"model": model()}}]}
+    obj["status"] = status()
+    return obj
+
+
+def planted_llm(name: str) -> dict[str, Any]:
+    obj = planted(name, "3")
+    spec = {
+        "model": {"uri": secret_uri("hf"), "name": "chat", "lora": {"adapters": [{"uri": secret_uri("hf")}]}},
+        "template": {"containers": containers()},
+        "worker": {"containers": containers()},
+        "prefill": {"template": {"containers": containers()}},
+        "router": {"scheduler": {"template": {"containers": containers()}}},
+    }
+    return obj | {"kind": "LLMInferenceService", "spec": spec}
+
+
+@pytest.fixture
+async def talkative(tmp_path, guard):
+    async with Pipeline(tmp_path, guard, environ={"LOG_LEVEL": "DEBUG"}) as pipeline:
+        yield pipeline
+
+
+async def test_no_secret_of_an_object_leaves_the_cluster(talkative):
+    """Recorded, buried, changed and deleted ones: all forms in which an object travels."""
+    objects = [
+        planted("vault/recorded", "1"),
+        planted("vault/buried", "999"),
+        planted("vault/undecided", "latest"),
+        planted_llm("vault/chat"),
+    ]
+    for obj in objects:
+        put(talkative, obj)
+    await eventually(lambda: len(talkative.records()) == 2, "what names a model is recorded")
+    put(talkative, changed(objects[0]))
+    await talkative.settled()
+    take_away(talkative, objects[0])
+    await talkative.settled()
+
+    found = await everything_said(talkative)
+    assert len(found["messages"]) > 10
+    silent = [place for place, said in found.items() if b"vault" not in b"".join(said)]
+    assert silent == ["producer's log", "metrics"], "all others speak of the objects"
+    leaks = {place: re.findall(rb".{60}hush\d+x", b"\n".join(said)) for place, said in found.items()}
+    assert leaks == {place: [] for place in found}
+
+
+def put(pipeline: Pipeline, obj: dict[str, Any]) -> None:
+    """Store an object as it is: no webhook of a sandbox tidies it up, and its managedFields are seen."""
+    kind = pipeline.cluster.kind(obj["kind"])
+    pipeline.cluster.create_namespace(obj["metadata"]["namespace"])
+    old = pipeline.cluster.get(obj["kind"], obj["metadata"]["namespace"], obj["metadata"]["name"])
+    system = {"uid": f"uid-{obj['metadata']['name']}", "generation": 1, "creationTimestamp": "2026-11-30T00:00:00Z"}
+    assert old is None or old["metadata"]["uid"] == system["uid"]
+    obj["metadata"] |= system
+    pipeline.cluster.cluster.restore(kind, obj, 1)
+    stored = json.dumps(pipeline.cluster.get(obj["kind"], obj["metadata"]["namespace"], obj["metadata"]["name"]))
+    assert stored.count(NEEDLE) > 20, "the secrets are in the cluster"
+
+
+def changed(obj: dict[str, Any]) -> dict[str, Any]:
+    other = copy.deepcopy(obj)
+    other["spec"]["predictor"]["model"]["storageUri"] = secret_uri("gs")
+    other["status"]["url"] = secret_uri("https") + "2"
+    return other
+
+
+def take_away(pipeline: Pipeline, obj: dict[str, Any]) -> None:
+    kind = pipeline.cluster.kind(obj["kind"])
+    pipeline.cluster.cluster.vanish(kind, f"{obj['metadata']['namespace']}/{obj['metadata']['name']}", 1)
+
+
+async def everything_said(pipeline: Pipeline) -> dict[str, list[bytes]]:
+    """Return the bytes of all that left the cluster, by where it went."""
+    records = pipeline.registry.registry.dump()
+    return {
+        "messages": [message.raw for message in await pipeline.messages(STREAMS.events)],
+        "dead letters": [message.raw for message in await pipeline.messages(STREAMS.dlq)],
+        "records": [json.dumps(record).encode() for records in records.values() for record in records],
+        "consumer's log": pipeline.consumer.log().splitlines(),
+        "producer's log": pipeline.producer.log().splitlines(),
+        "metrics": [(await role.scrape()).encode() for role in (pipeline.producer, pipeline.consumer)],
+    }
