@@ -11,7 +11,7 @@ of its ServiceAccount.
 import asyncio
 import itertools
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -26,6 +26,7 @@ from shared.objects import Kind, ObjectKey
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.processes import Guard
 from tests.cluster.remote_kserve import playing
+from tests.eventually import eventually
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "isvc-sync"
@@ -185,18 +186,3 @@ def isvc(namespace: str, name: str, **labels: str) -> dict[str, Any]:
 async def _is_ready(child: Child, port: int) -> bool:
     assert child.exit_code is None, f"the {child.name} has ended:\n" + "\n".join(child.last_lines())
     return not await clients.ready(port)
-
-
-async def eventually(condition: Callable[[], Any], what: str, within_s: float = 20.0) -> None:
-    """Poll a condition, which may give an awaitable, until it holds."""
-    try:
-        async with asyncio.timeout(within_s):
-            while True:
-                holds = condition()
-                if asyncio.iscoroutine(holds):
-                    holds = await holds
-                if holds:
-                    return
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        raise AssertionError(f"{what}: not within {within_s:g} s") from None

@@ -29,8 +29,9 @@ from shared.errors import ConflictError
 from shared.objects import Kind, ObjectKey, ReducedObject
 from shared.reduce import reduce_object
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.installation import NAMESPACE, ROLES, ROOT, Installation, administrator, eventually, isvc
+from tests.cluster.installation import NAMESPACE, ROLES, ROOT, Installation, administrator, isvc
 from tests.cluster.processes import wait_until
+from tests.eventually import eventually
 
 pytestmark = pytest.mark.cluster
 

@@ -27,7 +27,8 @@ from sandbox.world import NAME, Options, World, world
 from shared.streams import stream_names
 from shared.subjects import Subjects
 from tests.cluster.processes import Guard
-from tests.e2e.role import Role, eventually
+from tests.e2e.role import Role
+from tests.eventually import eventually
 
 PREFIX = "modelregistry.kubeflow.org/"
 MODEL, VERSION, ID = (PREFIX + name for name in ("registered-model-id", "model-version-id", "inference-service-id"))

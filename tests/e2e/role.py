@@ -1,13 +1,12 @@
 """A process of ours, started with environment variables only, ended in every way, and asked how it is."""
 
 import asyncio
-import inspect
 import json
 import os
 import signal
 import sys
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,24 +15,9 @@ from urllib.error import HTTPError
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cluster.processes import Guard
+from tests.eventually import eventually
 
 _STOP_GRACE_S = 15.0
-
-
-async def eventually(condition: Callable[[], Any], what: str = "", within_s: float = 15.0) -> Any:
-    """Poll a condition, which may be a coroutine function, until it holds; return what it returned then."""
-    seen: Any = None
-    try:
-        async with asyncio.timeout(within_s):
-            while True:
-                seen = condition()
-                if inspect.isawaitable(seen):
-                    seen = await seen
-                if seen:
-                    return seen
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        raise AssertionError(f"{what or 'the condition'}: not within {within_s:g} s, last was {seen!r}") from None
 
 
 class Role:

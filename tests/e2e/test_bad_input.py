@@ -11,7 +11,7 @@ from shared.events import MESSAGE_ID, decode, encode
 from shared.objects import Kind, ObjectKey
 from shared.subjects import parse_object_subject
 from tests.e2e.pipeline import MODEL, STANDARD, STREAMS, SUBJECTS, Pipeline, isvc
-from tests.e2e.role import eventually
+from tests.eventually import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from sandbox.world import Options
 from tests.e2e.pipeline import STOP, Pipeline, isvc
-from tests.e2e.role import eventually
+from tests.eventually import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -10,7 +10,8 @@ import pytest_asyncio
 from sandbox.cluster.store import Event
 from sandbox.faults import Fault
 from tests.e2e.pipeline import ID, STANDARD, Pipeline, isvc
-from tests.e2e.role import Role, eventually
+from tests.e2e.role import Role
+from tests.eventually import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.pipeline import STREAMS, Pipeline, isvc
-from tests.e2e.role import eventually
+from tests.eventually import eventually
 
 NEEDLE = "hush"
 _numbers = itertools.count(1)

@@ -5,7 +5,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from sandbox.web import serve
 from tests.e2e.pipeline import Pipeline, isvc
-from tests.e2e.role import eventually
+from tests.eventually import eventually
 
 
 class Collector:

@@ -1,10 +1,5 @@
 """A real broker with our streams, for the consumer's side."""
 
-import asyncio
-import inspect
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from sandbox.broker import NatsOptions, NatsServer
@@ -28,23 +23,3 @@ async def broker(broker_settings):
     async with Broker(broker_settings, on_closed=lambda: None) as broker:
         await ensure_streams(broker.jetstream, broker_settings)
         yield broker
-
-
-@pytest.fixture
-async def eventually():
-    async def wait(condition: Callable[[], Any], within_s: float = 10.0) -> None:
-        """Poll a condition, which may be a coroutine function, until it holds; fail with what it last was."""
-        seen = None
-        try:
-            async with asyncio.timeout(within_s):
-                while True:
-                    seen = condition()
-                    if inspect.isawaitable(seen):
-                        seen = await seen
-                    if seen:
-                        return
-                    await asyncio.sleep(0.005)
-        except TimeoutError:
-            pytest.fail(f"did not become true within {within_s} s: last was {seen!r}")
-
-    return wait

@@ -15,6 +15,7 @@ from shared.errors import UnreachableError
 from shared.objects import Kind, ObjectKey
 from shared.streams import ensure_consumer
 from shared.subjects import Subjects
+from tests.eventually import eventually
 
 STREAM = "ISVC_EVENTS"
 KEY = ObjectKey(Kind.ISVC, "team-a", "fraud")
@@ -40,7 +41,7 @@ async def taken():
 
 
 @pytest.fixture
-async def pull_loop(broker, durable, taken, stats, eventually):
+async def pull_loop(broker, durable, taken, stats):
     loop = PullLoop(broker, durable, taken.append, stats=stats)
     yield loop
     await loop.stop()
@@ -64,12 +65,12 @@ def sequences(taken):
     return [delivery.sequence for delivery in taken]
 
 
-async def pulling(pull_loop, stats, eventually):
+async def pulling(pull_loop, stats):
     pull_loop.start()
     await eventually(lambda: stats.resets == 1)
 
 
-async def test_a_message_arrives_whole(pull_loop, broker, taken, eventually):
+async def test_a_message_arrives_whole(pull_loop, broker, taken):
     await publish(broker, b"one")
     pull_loop.start()
     await eventually(lambda: taken)
@@ -80,7 +81,7 @@ async def test_a_message_arrives_whole(pull_loop, broker, taken, eventually):
     assert delivery.timestamp_ns // 1_000_000 == int(stored.time.timestamp() * 1000)
 
 
-async def test_a_look_without_a_body_arrives(pull_loop, broker, taken, eventually):
+async def test_a_look_without_a_body_arrives(pull_loop, broker, taken):
     await broker.jetstream.publish(SUBJECTS.look(KEY), b"")
     pull_loop.start()
     await eventually(lambda: taken)
@@ -88,9 +89,9 @@ async def test_a_look_without_a_body_arrives(pull_loop, broker, taken, eventuall
 
 
 async def test_a_broker_killed_under_an_idle_pull_delivers_within_a_second_of_its_return(
-    pull_loop, broker, nats_server, taken, stats, eventually
+    pull_loop, broker, nats_server, taken, stats
 ):
-    await pulling(pull_loop, stats, eventually)
+    await pulling(pull_loop, stats)
     await nats_server.kill()
     await nats_server.start()
     clock = asyncio.get_running_loop()
@@ -104,9 +105,7 @@ async def test_a_broker_killed_under_an_idle_pull_delivers_within_a_second_of_it
     assert stats.resets == 2
 
 
-async def test_a_broker_that_is_away_at_the_start_is_waited_for(
-    pull_loop, broker, nats_server, taken, stats, eventually
-):
+async def test_a_broker_that_is_away_at_the_start_is_waited_for(pull_loop, broker, nats_server, taken, stats):
     await publish(broker, b"one")
     await nats_server.kill()
     await eventually(lambda: not broker.client.is_connected)
@@ -116,10 +115,8 @@ async def test_a_broker_that_is_away_at_the_start_is_waited_for(
     assert pull_loop.alive
 
 
-async def test_a_consumer_that_is_deleted_under_the_loop_is_created_anew(
-    pull_loop, broker, durable, taken, stats, eventually
-):
-    await pulling(pull_loop, stats, eventually)
+async def test_a_consumer_that_is_deleted_under_the_loop_is_created_anew(pull_loop, broker, durable, taken, stats):
+    await pulling(pull_loop, stats)
     await publish(broker, b"one")
     await eventually(lambda: taken)
     await taken[0].ack()
@@ -131,7 +128,7 @@ async def test_a_consumer_that_is_deleted_under_the_loop_is_created_anew(
 
 
 async def test_a_takeover_delivers_what_the_dead_owner_held_first_and_in_order(
-    pull_loop, broker, durable, nats_server, taken, eventually
+    pull_loop, broker, durable, nats_server, taken
 ):
     await publish(broker, b"1", b"2", b"3")
     async with another_client(nats_server) as dead_owner:
@@ -143,9 +140,7 @@ async def test_a_takeover_delivers_what_the_dead_owner_held_first_and_in_order(
     assert sequences(taken) == [1, 2, 3, 4, 5]
 
 
-async def test_a_reconnect_delivers_what_was_in_hand_again_and_in_order(
-    broker, durable, nats_server, taken, stats, eventually
-):
+async def test_a_reconnect_delivers_what_was_in_hand_again_and_in_order(broker, durable, nats_server, taken, stats):
     def forget():
         taken.clear()
 
@@ -165,7 +160,7 @@ async def test_a_reconnect_delivers_what_was_in_hand_again_and_in_order(
     assert stats.redelivered == 3
 
 
-async def test_ten_thousand_messages_are_taken_once_each_and_nothing_is_left(broker, durable, stats, eventually):
+async def test_ten_thousand_messages_are_taken_once_each_and_nothing_is_left(broker, durable, stats):
     total = 10_000
     objects = [ObjectKey(Kind.ISVC, "team-a", f"m{number}") for number in range(20 * 250)]
     mine = [key for key in objects if f".{SHARD}." in SUBJECTS.event(key)][:200]
@@ -199,7 +194,7 @@ async def nothing_un_acked(broker, durable):
     return (await broker.jetstream.consumer_info(STREAM, durable.name)).num_ack_pending == 0
 
 
-async def test_a_callback_that_raises_costs_only_its_own_message(broker, durable, taken, stats, eventually, caplog):
+async def test_a_callback_that_raises_costs_only_its_own_message(broker, durable, taken, stats, caplog):
     def take(delivery):
         if delivery.body == b"bad":
             raise RuntimeError("cannot take it")
@@ -229,7 +224,7 @@ async def short_durable(broker, ack_wait_s):
     return Durable(STREAM, "short", ensure)
 
 
-async def test_in_progress_holds_a_message_beyond_ack_wait(broker, taken, eventually):
+async def test_in_progress_holds_a_message_beyond_ack_wait(broker, taken):
     ack_wait_s = 0.5
     loop = PullLoop(broker, await short_durable(broker, ack_wait_s), taken.append)
     loop.start()
@@ -245,7 +240,7 @@ async def test_in_progress_holds_a_message_beyond_ack_wait(broker, taken, eventu
 
 
 async def test_a_terminated_message_never_comes_again_and_says_why(
-    pull_loop, broker, durable, stats, taken, nats_server, eventually
+    pull_loop, broker, durable, stats, taken, nats_server
 ):
     advisories = []
 
@@ -255,7 +250,7 @@ async def test_a_terminated_message_never_comes_again_and_says_why(
     async with another_client(nats_server) as client:
         await client.subscribe(f"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.{STREAM}.>", cb=note)
         await client.flush()
-        await pulling(pull_loop, stats, eventually)
+        await pulling(pull_loop, stats)
         await publish(broker, b"one")
         await eventually(lambda: taken)
         await taken[0].terminate("model 7 does not exist")
@@ -265,7 +260,7 @@ async def test_a_terminated_message_never_comes_again_and_says_why(
     assert (await broker.jetstream.consumer_info(STREAM, durable.name)).ack_floor.stream_seq == 1
 
 
-async def test_a_confirmed_ack_covers_every_ack_before_it(pull_loop, broker, durable, taken, eventually):
+async def test_a_confirmed_ack_covers_every_ack_before_it(pull_loop, broker, durable, taken):
     await publish(broker, *(str(number).encode() for number in range(50)))
     pull_loop.start()
     await eventually(lambda: len(taken) == 50)
@@ -276,7 +271,7 @@ async def test_a_confirmed_ack_covers_every_ack_before_it(pull_loop, broker, dur
     assert (info.num_ack_pending, info.ack_floor.stream_seq) == (0, 50)
 
 
-async def test_an_ack_that_nobody_confirms_is_an_unreachable_broker(pull_loop, broker, nats_server, taken, eventually):
+async def test_an_ack_that_nobody_confirms_is_an_unreachable_broker(pull_loop, broker, nats_server, taken):
     await publish(broker, b"one")
     pull_loop.start()
     await eventually(lambda: taken)
@@ -285,10 +280,8 @@ async def test_an_ack_that_nobody_confirms_is_an_unreachable_broker(pull_loop, b
         await taken[0].ack_confirmed(timeout_s=0.1)
 
 
-async def test_a_stopped_loop_leaves_no_pull_behind_and_may_start_again(
-    pull_loop, broker, durable, taken, stats, eventually
-):
-    await pulling(pull_loop, stats, eventually)
+async def test_a_stopped_loop_leaves_no_pull_behind_and_may_start_again(pull_loop, broker, durable, taken, stats):
+    await pulling(pull_loop, stats)
     assert await waiting_pulls(broker, durable) == 1
     await pull_loop.stop()
     assert await waiting_pulls(broker, durable) == 0
@@ -302,9 +295,7 @@ async def waiting_pulls(broker, durable):
     return (await broker.jetstream.consumer_info(STREAM, durable.name)).num_waiting
 
 
-async def test_a_stopped_loop_has_delivered_every_ack(
-    pull_loop, broker, durable, nats_server, taken, stats, eventually
-):
+async def test_a_stopped_loop_has_delivered_every_ack(pull_loop, broker, durable, nats_server, taken, stats):
     await publish(broker, *(str(number).encode() for number in range(50)))
     async with another_client(nats_server) as client:
         pull_loop.start()
@@ -320,15 +311,15 @@ async def test_a_stopped_loop_has_delivered_every_ack(
         await eventually(floor_is_reached, within_s=0.2)  # nats-py reconnects after 0.25 s at the earliest
 
 
-async def test_stopping_does_not_wait_for_a_broker_that_is_away(pull_loop, broker, nats_server, stats, eventually):
-    await pulling(pull_loop, stats, eventually)
+async def test_stopping_does_not_wait_for_a_broker_that_is_away(pull_loop, broker, nats_server, stats):
+    await pulling(pull_loop, stats)
     await nats_server.kill()
     await eventually(lambda: not broker.client.is_connected)
     async with asyncio.timeout(0.5):
         await pull_loop.stop()
 
 
-async def test_a_restart_at_any_moment_loses_nothing(pull_loop, broker, taken, stats, eventually):
+async def test_a_restart_at_any_moment_loses_nothing(pull_loop, broker, taken, stats):
     pull_loop.start()
     for number in range(20):
         await publish(broker, str(number).encode())

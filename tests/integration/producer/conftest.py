@@ -1,8 +1,7 @@
 """A real broker, the sandbox's Kubernetes API, and producers that run in this process."""
 
 import asyncio
-import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -24,24 +23,9 @@ from shared.naming import NamingSettings
 from shared.objects import Kind, ObjectKey
 from shared.subjects import Subjects
 from shared.telemetry import Telemetry
+from tests.eventually import eventually
 
 MODEL = "modelregistry.kubeflow.org/registered-model-id"
-
-
-async def eventually(condition: Callable[[], Any], within_s: float = 15.0) -> Any:
-    """Poll a condition, which may be a coroutine function, until it holds; fail with what it last was."""
-    seen = None
-    try:
-        async with asyncio.timeout(within_s):
-            while True:
-                seen = condition()
-                if inspect.isawaitable(seen):
-                    seen = await seen
-                if seen:
-                    return seen
-                await asyncio.sleep(0.01)
-    except TimeoutError:
-        pytest.fail(f"did not become true within {within_s} s: last was {seen!r}")
 
 
 def isvc(name: str, namespace: str = "ns", *, model: str = "", kind: str = "InferenceService", **spec: Any) -> Any:

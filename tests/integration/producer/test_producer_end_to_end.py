@@ -136,9 +136,9 @@ async def test_R12_after_a_restart_of_the_api_server_everything_is_found(world):
         relabel(world, "b", "7")
         world.cluster.restart()
         world.cluster.create(isvc("c"))
-        await eventually(lambda: _len_is(world, "a", 2), PATIENT_S)
-        await eventually(lambda: _len_is(world, "b", 2), PATIENT_S)
-        await eventually(lambda: _len_is(world, "c", 1), PATIENT_S)
+        await eventually(lambda: _len_is(world, "a", 2), within_s=PATIENT_S)
+        await eventually(lambda: _len_is(world, "b", 2), within_s=PATIENT_S)
+        await eventually(lambda: _len_is(world, "c", 1), within_s=PATIENT_S)
 
 
 async def test_R13_an_outage_of_the_api_server_costs_few_requests_and_no_event(world):
@@ -149,7 +149,7 @@ async def test_R13_an_outage_of_the_api_server_costs_few_requests_and_no_event(w
         world.cluster.requests.reset()
         relabel(world, "a", "7")
         world.cluster.delete("InferenceService", "ns", "a")
-        await eventually(lambda: world.cluster.faults.injected["outage"] >= 4, PATIENT_S)
+        await eventually(lambda: world.cluster.faults.injected["outage"] >= 4, within_s=PATIENT_S)
         assert world.cluster.requests.total() < 20
         world.cluster.faults.clear()
         await eventually(
@@ -233,7 +233,7 @@ async def test_R14_missing_rights_delete_nothing_and_show_in_readiness(world, ca
             assert "watch isvc: no complete list yet: forbidden" in answer.text
             assert (await http.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200
             world.cluster.faults.clear()
-            await eventually(lambda: _ready(http, port), PATIENT_S)
+            await eventually(lambda: _ready(http, port), within_s=PATIENT_S)
             metrics = (await http.get(f"http://127.0.0.1:{port}/metrics")).text
             assert 'isvc_sync_watch_restarts_total{kind="isvc",reason="forbidden"}' in metrics
             assert 'isvc_sync_watch_connected{kind="isvc"} 1.0' in metrics
@@ -289,9 +289,9 @@ async def test_R31_R32_the_broker_dies_under_a_thousand_changes(world):
         for number in range(10):
             world.cluster.delete("InferenceService", "ns", f"m{number}")
         for number in range(10):
-            await eventually(lambda name=f"m{number}": _last_is(world, name, "deleted"), 30.0)
+            await eventually(lambda name=f"m{number}": _last_is(world, name, "deleted"), within_s=30.0)
         for number in range(10, 50):
-            await eventually(lambda n=number: _label_is(world, f"m{n}", str(950 + n)), 30.0)
+            await eventually(lambda n=number: _label_is(world, f"m{n}", str(950 + n)), within_s=30.0)
     ids = [event.id for event in await world.events()]
     assert len(ids) == len(set(ids))
 
@@ -311,8 +311,8 @@ async def test_R32_while_the_broker_is_paused_nothing_is_lost(world):
         world.cluster.delete("InferenceService", "ns", "m0")
         await asyncio.sleep(0.3)  # the producer reads, sends into the pause, and stops reading
         world.broker.resume()
-        await eventually(lambda: _last_is(world, "m0", "deleted"), 30.0)
-        await eventually(lambda: _label_is(world, "m19", "399"), 30.0)
+        await eventually(lambda: _last_is(world, "m0", "deleted"), within_s=30.0)
+        await eventually(lambda: _label_is(world, "m19", "399"), within_s=30.0)
 
 
 async def test_a_stream_that_was_made_anew_is_filled_again_in_a_greater_or_equal_epoch(world):
@@ -323,7 +323,7 @@ async def test_a_stream_that_was_made_anew_is_filled_again_in_a_greater_or_equal
         js = await world.js()
         await js.delete_stream("ISVC_EVENTS")
         await world.broker.restart()
-        await eventually(lambda: _count(world, "created", 2), PATIENT_S)
+        await eventually(lambda: _count(world, "created", 2), within_s=PATIENT_S)
         assert min(event.epoch for event in await world.events()) >= epoch
 
 

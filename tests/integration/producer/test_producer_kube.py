@@ -11,7 +11,7 @@ import pytest
 
 from producer.items import Bookmark, Closed, Lost, Malformed, Page, Refused, Seen, Silent
 from producer.kube import WatchApi
-from tests.integration.producer.conftest import eventually
+from tests.eventually import eventually
 from tests.unit.producer.observed import READER, line, raw
 
 JSON = "Content-Type: application/json"

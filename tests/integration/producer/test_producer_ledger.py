@@ -11,7 +11,7 @@ from shared.events import Event, EventType, SyncMarker, encode, encode_marker
 from shared.objects import Kind, ObjectKey
 from shared.streams import ensure_streams
 from shared.subjects import Subjects
-from tests.integration.producer.conftest import eventually
+from tests.eventually import eventually
 
 SUBJECTS = Subjects("isvc", "test", 4)
 

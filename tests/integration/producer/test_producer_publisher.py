@@ -8,7 +8,7 @@ from nats.js.api import DiscardPolicy, StreamConfig
 
 from producer.publisher import WINDOW, Message, Publisher
 from shared.broker import Broker, BrokerSettings
-from tests.integration.producer.conftest import eventually
+from tests.eventually import eventually
 
 STREAM = "S"
 
