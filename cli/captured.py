@@ -8,15 +8,10 @@ from shared.reduce import REGISTRY_PREFIXES
 
 
 class Seeds(msgspec.Struct, frozen=True):
-    """Records for `RegistryServer.seed`. `impossible`: version ids that are model ids as well.
-
-    A registry draws the ids of models and versions from one sequence, so such a version can exist in none.
-    """
+    """Records for `RegistryServer.seed`. `versions`: version id to the id of its model."""
 
     models: tuple[str, ...]
     versions: dict[str, str]
-    """Version id to the id of its model."""
-    impossible: tuple[str, ...]
 
     def collections(self) -> dict[str, list[dict[str, str]]]:
         return {
@@ -39,9 +34,7 @@ def seeds(lines: list[Line]) -> Seeds:
     for model, version in pairs:
         if model in models and is_registry_id(version):
             versions.setdefault(version, model)
-    possible = {version: model for version, model in versions.items() if version not in models}
-    impossible = tuple(sorted(versions.keys() - possible.keys(), key=int))
-    return Seeds(tuple(models), possible, impossible)
+    return Seeds(tuple(models), versions)
 
 
 def _labelled(obj: dict[str, object]) -> list[tuple[str, str]]:

@@ -53,8 +53,7 @@ async def _until_signal(directory: Path, options: Options, recorded: dict[Path, 
 
 async def _serve(directory: Path, options: Options, recorded: dict[Path, list[Line]]) -> None:
     async with world(directory, options) as running:
-        for path, lines in recorded.items():
-            _seed(running, path, lines)
+        _seed(running, [line for lines in recorded.values() for line in lines])
         addresses = Addresses.of(running)
         addresses.write(directory)
         try:
@@ -67,16 +66,13 @@ async def _serve(directory: Path, options: Options, recorded: dict[Path, list[Li
             (directory / FILE_NAME).unlink(missing_ok=True)  # nothing is reached there any more
 
 
-def _seed(running: World, path: Path, lines: list[Line]) -> None:
-    wanted, held = seeds(lines), {record["id"] for record in running.registry.records()}
-    for collection, records in wanted.collections().items():
-        running.registry.seed(**{collection: [record for record in records if record["id"] not in held]})
-    _out.print(f"{path.name}: seeded models {_list(wanted.models)}; versions {_list(tuple(wanted.versions))}")
-    if wanted.impossible:
-        _out.print(
-            f"{path.name}: no version {_list(wanted.impossible)} can exist: models and versions of a registry share "
-            "one sequence of ids, and these are models"
-        )
+def _seed(running: World, lines: list[Line]) -> None:
+    """Fill the registry with what the labels of all captures name; a version is of the model beside which it stands."""
+    if not lines:
+        return
+    wanted = seeds(lines)
+    running.registry.seed(**wanted.collections())
+    _out.print(f"registry seeded with models {_list(wanted.models)}; versions {_list(tuple(wanted.versions))}")
 
 
 def _list(ids: tuple[str, ...]) -> str:

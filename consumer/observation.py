@@ -112,7 +112,7 @@ def want(seen: Observation, prefix: str) -> Wanted:
         model=model,
         version=version or "",
         lives=seen.lives,
-        stopped=obj.metadata.annotations.get(STOP_ANNOTATION) == "true",
+        stopped=obj.metadata.annotations.get(STOP_ANNOTATION, "").lower() == "true",  # KServe compares without case
         url=_url(seen.key.kind, obj),
         runtime=spec_model.runtime or obj.status.cluster_serving_runtime_name or obj.status.serving_runtime_name,
         ready=seen.lives and obj.status.condition("Ready").status == "True",

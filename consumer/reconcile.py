@@ -101,13 +101,9 @@ class Reconciler:
         except ConflictError as error:
             # What we wanted to create is there: our own, from a try whose answer was lost, or somebody else's.
             records = await self._read(seen, frozenset())
-            model = want(seen, self._settings.prefix).model
-            if model not in records:
-                taken = f"name or externalId of the record of {seen.key} (uid {seen.uid}) is taken by something else"
-                raise PermanentError(taken) from error
             if is_stale(seen, records):
                 return Result("stale")
-            outcome = await self._perform(seen, records)
+            outcome = await self._perform_again(seen, records, error)
         model = want(seen, self._settings.prefix).model
         current = records.get(model) if model is not None else None
         record_id = outcome.record_id or (current.id if current else None)
@@ -117,7 +113,7 @@ class Reconciler:
         return Result("applied" if outcome.wrote or outcome.patched else "noop", outcome.rejections, settles=True)
 
     async def _read(self, seen: Observation, closed: frozenset[str]) -> Records:
-        """Read the records of this uid, but those that are known to be closed.
+        """Read the records of this uid, but those of other models that are known to be closed.
 
         At the end of an object without model label they are read once more: the last word goes into one of them.
         """
@@ -125,12 +121,23 @@ class Reconciler:
         models = list(seen.models)
         if model is not None and is_registry_id(model) and model not in models:
             models.append(model)
-        skipped = closed if model is not None or seen.lives else frozenset[str]()
+        skipped = closed - {model} if model is not None or seen.lives else frozenset[str | None]()
         return await self._lookup.records(seen, [each for each in models if each not in skipped])
 
     async def _perform(self, seen: Observation, records: Records) -> Outcome:
         facts = await self._lookup.facts(questions(seen, records, self._settings))
         return await self._actor.perform(plan(seen, records, facts, self._settings), seen)
+
+    async def _perform_again(self, seen: Observation, records: Records, conflict: ConflictError) -> Outcome:
+        """Perform with what is really there. Raises PermanentError when that collides with what cannot be found."""
+        model = want(seen, self._settings.prefix).model
+        try:
+            return await self._perform(seen, records)
+        except ConflictError:
+            if model in records:
+                raise
+            taken = f"name or externalId of the record of {seen.key} (uid {seen.uid}) is taken by something else"
+            raise PermanentError(taken) from conflict
 
     def _remember(self, seen: Observation, closed: frozenset[str], record_id: str | None, outcome: Outcome) -> None:
         inputs = inputs_of(replace(seen, passed=()), self._settings)

@@ -1,6 +1,7 @@
 """Settings of the consumer, read once from the environment; README's table is made from these."""
 
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
@@ -9,19 +10,46 @@ from shared.cluster import ClusterSettings
 from shared.health import HealthSettings
 from shared.logs import LogSettings
 from shared.naming import NamingSettings
+from shared.settings import READABLE
 from shared.telemetry import TelemetrySettings
 
 ENVIRONMENT_FIELDS = ("{namespace}", "{cluster}")
 
 
+def _registry_address(address: str) -> None:
+    url = urlsplit(address)
+    if url.scheme not in {"http", "https"} or not url.hostname or any(map(str.isspace, address)):
+        raise ValueError("must begin with http:// or https:// and a host")
+    if url.username or url.password or url.query or url.fragment:
+        raise ValueError("must hold no credentials, query or fragment; a token comes by REGISTRY_TOKEN_FILE")
+    try:
+        port = url.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise ValueError("has a port that is none")
+
+
+def _environment_template(template: str) -> None:
+    for field in ENVIRONMENT_FIELDS:
+        template = template.replace(field, "")
+    if "{" in template or "}" in template:
+        raise ValueError("may hold {namespace} and {cluster}, and no other braces")
+
+
 class RegistrySettings(Struct, frozen=True, kw_only=True):
     """Which registry, and how records are named in it."""
 
-    registry_url: Annotated[str, Meta(description="Address of Model Registry, port and path allowed")]
+    registry_url: Annotated[
+        str, Meta(description="Address of Model Registry, port and path allowed", extra={"check": _registry_address})
+    ]
     registry_token_file: Annotated[
-        str | None, Meta(description="File with the bearer token for the registry; read again when it changes")
+        str | None,
+        Meta(description="File with the bearer token for the registry; read again when it changes", extra=READABLE),
     ] = None
-    registry_ca_file: Annotated[str | None, Meta(description="CA certificates for the registry in PEM")] = None
+    registry_ca_file: Annotated[
+        str | None, Meta(description="CA certificates for the registry in PEM", extra=READABLE)
+    ] = None
     registry_api_version: Annotated[
         Literal["v1", "v1alpha3"] | None, Meta(description="Version of the registry's API; unset: found out")
     ] = None
@@ -31,15 +59,12 @@ class RegistrySettings(Struct, frozen=True, kw_only=True):
         Meta(ge=1, le=32, description="Requests to the registry at once, over all consumers"),
     ] = 4
     environment_name: Annotated[
-        str, Meta(description="Name of the serving environment of an object, a template of {namespace} and {cluster}")
+        str,
+        Meta(
+            description="Name of the serving environment of an object, a template of {namespace} and {cluster}",
+            extra={"check": _environment_template},
+        ),
     ] = "{namespace}"
-
-    def __post_init__(self) -> None:
-        rest = self.environment_name
-        for field in ENVIRONMENT_FIELDS:
-            rest = rest.replace(field, "")
-        if "{" in rest or "}" in rest:
-            raise ValueError("ENVIRONMENT_NAME may hold {namespace} and {cluster}, and no other braces.")
 
 
 class WriteBackSettings(Struct, frozen=True, kw_only=True):

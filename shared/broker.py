@@ -27,8 +27,9 @@ from nats.aio.client import Client, ServerVersion
 from nats.js import JetStreamContext
 
 from shared.errors import RefusedToStartError
-from shared.nats_client import GuardedClient, socket_info, writer_of
+from shared.nats_client import GuardedClient, check_addresses, socket_info, writer_of
 from shared.running import surely_cancelled
+from shared.settings import READABLE
 
 logger = logging.getLogger(__name__)
 
@@ -51,15 +52,21 @@ _ERROR_LOG_INTERVAL_S = 30.0
 class BrokerSettings(Struct, frozen=True, kw_only=True):
     """Where the broker is and what is ours there."""
 
-    nats_url: Annotated[tuple[str, ...], Meta(description="NATS servers of one cluster; tls:// demands TLS")] = (
-        "nats://127.0.0.1:4222",
-    )
+    nats_url: Annotated[
+        tuple[str, ...],
+        Meta(
+            min_length=1,
+            description="NATS servers of one cluster; tls:// demands TLS",
+            extra={"check": check_addresses},
+        ),
+    ] = ("nats://127.0.0.1:4222",)
     nats_creds_file: Annotated[
-        str | None, Meta(description="NATS credentials file (JWT and NKey), read again at each connect")
+        str | None,
+        Meta(description="NATS credentials file (JWT and NKey), read again at each connect", extra=READABLE),
     ] = None
-    nats_ca_file: Annotated[str | None, Meta(description="CA certificates for NATS in PEM; setting it demands TLS")] = (
-        None
-    )
+    nats_ca_file: Annotated[
+        str | None, Meta(description="CA certificates for NATS in PEM; setting it demands TLS", extra=READABLE)
+    ] = None
     subject_prefix: Annotated[
         str,
         Meta(pattern="^[a-z0-9][a-z0-9-]*$", description="First token of all subjects; names the streams, too"),
@@ -74,11 +81,6 @@ class BrokerSettings(Struct, frozen=True, kw_only=True):
         int, Meta(ge=1024 * 1024, description="Size limit of the event stream in bytes, used when it is created")
     ] = 2 * 1024 * 1024 * 1024
     stream_replicas: Annotated[int, Meta(ge=1, le=5, description="Replicas of each stream when it is created")] = 1
-
-    def __post_init__(self) -> None:
-        for url in self.nats_url:
-            if "://" in url and not url.startswith(("nats://", "tls://")):
-                raise ValueError("NATS_URL must hold nats:// or tls:// addresses; websockets are not supported.")
 
 
 class Broker:

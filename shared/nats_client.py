@@ -6,6 +6,7 @@ socket; the functions below go there.
 
 import asyncio
 from typing import Any
+from urllib.parse import urlsplit
 
 import nats.errors
 from nats.aio.client import Client, Srv
@@ -38,3 +39,17 @@ def socket_info(client: Client, name: str) -> Any:
     """Return `get_extra_info(name)` of the current connection: `socket`, `ssl_object`; None when there is none."""
     writer = writer_of(client)
     return None if writer is None else writer.get_extra_info(name)
+
+
+def check_addresses(urls: tuple[str, ...]) -> None:
+    """Check NATS_URL, where nats-py would end with its parser's exception. Raises ValueError."""
+    for url in urls:
+        address = urlsplit(url if "://" in url else f"nats://{url}")
+        if address.scheme not in {"nats", "tls"}:
+            raise ValueError("must hold nats:// or tls:// addresses; websockets are not supported")
+        try:
+            usable = bool(address.hostname) and address.port != 0
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ValueError("holds an address whose host or port cannot be used; it is host:port, 4222 by default")

@@ -9,13 +9,16 @@ field, or `Meta(extra={"variable": ...})` where another name is established. REA
 
 Rules: an empty variable is an unset one; lists are comma-separated; durations and sizes have their unit last in the
 name. Secrets never come by variable, only by the name of a file (`*_FILE`), so settings may be shown to anybody.
-A check across fields goes into `__post_init__` and raises ValueError.
+What a type cannot say is checked by a function, `Meta(extra={"check": ...})`: it gets the converted value and raises
+ValueError with the rest of a sentence ("must begin with ...").
 """
 
 import difflib
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import msgspec
@@ -31,6 +34,15 @@ _SIMILAR = 0.85
 # What the kubelet sets for every Service of the namespace ("service links"), a Service called nats included.
 _SERVICE_LINK = re.compile(r"_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$")
 _SHOWN_CHARS = 40
+
+
+def _readable_file(path: str) -> None:
+    """Check a `*_FILE` setting. Raises ValueError."""
+    if not Path(path).is_file() or not os.access(path, os.R_OK):
+        raise ValueError(f"names {path}, which is no file that can be read here")
+
+
+READABLE = {"check": _readable_file}  # for Meta(extra=...)
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -88,13 +100,7 @@ def _load_group(
             problems.append(
                 f"{_variable(field)} is not set: it must be {_type_text(field.type)}. {_description(field)}."
             )
-    if len(problems) > before:
-        return None
-    try:
-        return group(**values)
-    except ValueError as error:  # raised by __post_init__ on purpose, with a sentence for people
-        problems.append(str(error))
-        return None
+    return None if len(problems) > before else group(**values)
 
 
 def _convert(field: FieldInfo, raw: str, problems: list[str]) -> Any:
@@ -107,6 +113,14 @@ def _convert(field: FieldInfo, raw: str, problems: list[str]) -> Any:
         # A text that does not fit may be a secret in the wrong place; numbers, flags and choices are none.
         shown = "has a value that does not fit" if _holds_text(field.type) else f"is {raw[:_SHOWN_CHARS]!r}"
         problems.append(f"{_variable(field)} {shown}: it must be {_type_text(field.type)}. {_description(field)}.")
+        return converted
+    for meta in _meta(field):
+        check = (meta.extra or {}).get("check")
+        if check is not None:
+            try:
+                check(converted)
+            except ValueError as error:  # raised on purpose, with a sentence for people
+                problems.append(f"{_variable(field)} {error}.")
     return converted
 
 

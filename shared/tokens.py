@@ -46,7 +46,7 @@ class TokenFile:
         return await self.current()
 
     def _read(self) -> str:
-        content = self._path.read_text().strip()
+        content = self._path.read_text(encoding="ascii", errors="replace").strip()
         if not content:
             raise UnauthorizedError(f"the token file {self._path} is empty")
         if not (content.isascii() and content.isprintable()):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-async def eventually(condition: Callable[[], Any], what: str = "", *, within_s: float = 15.0) -> Any:
+async def eventually(condition: Callable[[], Any], what: str = "", within_s: float = 15.0) -> Any:
     """Poll a condition, which may be a coroutine function, until it holds; return what it returned then."""
     seen: Any = None
     try:

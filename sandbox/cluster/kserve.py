@@ -157,6 +157,11 @@ def _reconcile(obj: Obj, deployed: Deployed, world: World) -> Step | None:
     return Step(delay_s, write, replace(deployed, step=deployed.step + 1))
 
 
+def is_stop(annotations: Obj) -> bool:
+    """Whether the annotations stop the object; KServe compares without case."""
+    return str(annotations.get(STOP, "")).lower() == "true"
+
+
 def _deploy(obj: Obj, deployed: Deployed, wanted: str, world: World) -> Deployed:
     """Begin the script for a new pod template."""
     if obj["kind"] == "LLMInferenceService":
@@ -168,7 +173,7 @@ def _deploy(obj: Obj, deployed: Deployed, wanted: str, world: World) -> Deployed
         return Deployed(wanted, 0, "absent")
     if world.runtimes.choose(obj)[1]:
         return Deployed(wanted, 0, "invalid")
-    if annotations.get(STOP) == "true":
+    if is_stop(annotations):
         return Deployed(wanted, 0, "stop")
     phase = "start" if not deployed.generation else "rollout" if obj.get("status", {}).get("url") else "restart"
     return Deployed(wanted, deployed.generation + 1, phase + _variant(obj["spec"]["predictor"]))
@@ -202,7 +207,7 @@ def template(obj: Obj, world: World) -> str:
             pods[name] = {"spec": component, "labels": labels | (component.get("labels") or {})}
     annotations = metadata.get("annotations") or {}
     copied = {k: v for k, v in annotations.items() if k not in _UNCOPIED and k not in world.uncopied_annotations}
-    stopped = annotations.get(STOP) == "true"
+    stopped = is_stop(annotations)
     return _digest({"stopped": True, "mode": mode_of(obj)} if stopped else {"pods": pods, "annotations": copied})
 
 

@@ -167,7 +167,7 @@ def _cut(entries: list[Entry], version: int, start: str, options: ListOptions) -
         entries = [entry for entry in entries if entry.key > start]
     if not options.selector.trivial:
         entries = [entry for entry in entries if options.selector(entry)]
-    if not options.limit or len(entries) <= options.limit:
+    if options.limit <= 0 or len(entries) <= options.limit:
         return Page(entries, version)
     page = entries[: options.limit]
     # A selector hides how much remains, as on the real server.

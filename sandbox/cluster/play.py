@@ -17,6 +17,8 @@ from sandbox.cluster.resources import NAMESPACES, Kind
 from sandbox.cluster.rules import Cluster
 from sandbox.cluster.status import Obj
 
+_PLAYED = ("InferenceService", "LLMInferenceService")
+
 
 class RecordedEvent(msgspec.Struct, frozen=True):
     """One line of a watch stream."""
@@ -49,8 +51,16 @@ def read(path: Path) -> list[Line]:
             line = msgspec.json.decode(text, type=Line)
         except msgspec.MsgspecError as error:
             raise CaptureError(f"{path}, line {number}: {error}") from error
-        if line.event is not None:
-            lines.append(line)
+        if line.event is None:
+            continue
+        kind = line.event.object.get("kind")
+        if line.event.type != "BOOKMARK" and kind not in _PLAYED:
+            raise CaptureError(
+                f"{path}, line {number}: an event of {kind!r}, and only {' and '.join(_PLAYED)} are played"
+            )
+        lines.append(line)
+    if not lines:
+        raise CaptureError(f"{path} holds no watch event: is it a capture (one JSON object with `event` a line)?")
     return _initial_state_first(lines)
 
 
@@ -70,8 +80,7 @@ def _version(line: Line) -> int:
 async def play(cluster: Cluster, lines: list[Line], pace: float = 0.0) -> int:
     """Store the events of a capture; returns how many writes were made.
 
-    `pace` multiplies the recorded gaps: 1.0 is the recorded speed, 0 as fast as possible. Raises CaptureError for an
-    object of a kind that is not served.
+    `pace` multiplies the recorded gaps: 1.0 is the recorded speed, 0 as fast as possible.
     """
     kinds = {kind.kind: kind for kind in cluster.kinds.values()}
     _make_namespaces(cluster, lines)
@@ -82,9 +91,10 @@ async def play(cluster: Cluster, lines: list[Line], pace: float = 0.0) -> int:
         gap_s = (line.received - before).total_seconds() if line.received and before else 0.0
         before = line.received or before
         await asyncio.sleep(max(0.0, gap_s * pace))
-        kind = kinds.get(line.event.object.get("kind", ""))
-        if kind is None:
-            raise CaptureError(f"no served kind is called {line.event.object.get('kind')!r}")
+        if line.event.type == "BOOKMARK":
+            cluster.store.advance(line.event.version)
+            continue
+        kind = kinds[line.event.object["kind"]]
         written += _store(cluster, kind, line.event)
     return written
 
@@ -98,9 +108,6 @@ def _make_namespaces(cluster: Cluster, lines: list[Line]) -> None:
 
 def _store(cluster: Cluster, kind: Kind, event: RecordedEvent) -> bool:
     """Store one event; returns whether something was written (a repeated initial state writes nothing)."""
-    if event.type == "BOOKMARK":
-        cluster.store.advance(event.version)
-        return False
     metadata = event.object["metadata"]
     key = f"{metadata.get('namespace', '')}/{metadata['name']}"
     current = cluster.store.get(kind.resource, key)

@@ -37,6 +37,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     updated_ms: int
 
     @property
+    def key(self) -> tuple[str, int]:
+        return self.kind.collection, self.id
+
+    @property
     def public_name(self) -> str:
         return self.name.partition(":")[2] if self.kind.is_child and ":" in self.name else self.name
 
@@ -63,9 +67,9 @@ class PropertyTooLongError(DatabaseError):
 class _TableState:
     def __init__(self) -> None:
         self.next_id = 1
-        self.rows: dict[int, Row] = {}
+        self.rows: dict[tuple[str, int], Row] = {}
         self.by_name: dict[tuple[str, str], int] = {}
-        self.by_external_id: dict[str, int] = {}
+        self.by_external_id: dict[str, tuple[str, int]] = {}
         self.inserts_since_failure = 0
 
 
@@ -92,8 +96,7 @@ class Store:
         self._ids: defaultdict[tuple[str, int | None], list[int]] = defaultdict(list)
 
     def get(self, kind: Kind, row_id: int) -> Row | None:
-        row = self._tables[kind.table].rows.get(row_id)
-        return row if row is not None and row.kind is kind else None
+        return self._tables[kind.table].rows.get((kind.collection, row_id))
 
     def insert(self, draft: Draft) -> Row:
         """Raise DuplicateKeyError or another DatabaseError; a failed insert has used up an id.
@@ -124,8 +127,12 @@ class Store:
         return updated
 
     def restore(self, row: Row) -> None:
-        """Put a row with its id and times; the counter goes on above it. Raises DatabaseError when a key is taken."""
-        if row.id in self._tables[row.kind.table].rows:
+        """Put a row with its id and times; the counter goes on above it. Raises DatabaseError when a key is taken.
+
+        Two rows of different kinds may have one id, which the server's own counter never gives: a recorded story may be
+        labelled with model 1 and version 1.
+        """
+        if row.key in self._tables[row.kind.table].rows:
             raise DuplicateKeyError(f"id {row.id} is taken")
         self._check(row)
         self._put(row)
@@ -139,8 +146,8 @@ class Store:
         if table.by_name.get((row.kind.collection, self.fold(row.name)), row.id) != row.id:
             raise DuplicateKeyError(f"name {row.name} is taken")
         if row.external_id is not None:
-            owner = table.by_external_id.get(self.fold(row.external_id), row.id)
-            if owner != row.id:
+            owner = table.by_external_id.get(self.fold(row.external_id), row.key)
+            if owner != row.key:
                 raise DuplicateKeyError(f"external id {row.external_id} is taken")
         for key in row.properties:
             if len(key) > MAX_LENGTH:
@@ -148,8 +155,8 @@ class Store:
 
     def _put(self, row: Row) -> None:
         table = self._tables[row.kind.table]
-        old = table.rows.get(row.id)
-        table.rows[row.id] = row
+        old = table.rows.get(row.key)
+        table.rows[row.key] = row
         if old is None:
             table.by_name[row.kind.collection, self.fold(row.name)] = row.id
             for parent in {None, row.parent}:
@@ -157,12 +164,12 @@ class Store:
         elif old.external_id is not None:
             del table.by_external_id[self.fold(old.external_id)]
         if row.external_id is not None:
-            table.by_external_id[self.fold(row.external_id)] = row.id
+            table.by_external_id[self.fold(row.external_id)] = row.key
 
     def all(self, kind: Kind, parent: int | None = None) -> Iterator[Row]:
         """Rows of a kind (and a parent), by id."""
         rows = self._tables[kind.table].rows
-        return (rows[row_id] for row_id in self._ids.get((kind.collection, parent), ()))
+        return (rows[kind.collection, row_id] for row_id in self._ids.get((kind.collection, parent), ()))
 
     def count(self, kind: Kind) -> int:
         return len(self._ids.get((kind.collection, None), ()))
@@ -176,7 +183,8 @@ class Store:
         return self._one(kind, row_id, parent)
 
     def by_external_id(self, kind: Kind, external_id: str, parent: int | None) -> Iterable[Row]:
-        return self._one(kind, self._tables[kind.table].by_external_id.get(self.fold(external_id)), parent)
+        collection, row_id = self._tables[kind.table].by_external_id.get(self.fold(external_id), ("", None))
+        return self._one(kind, row_id, parent) if collection == kind.collection else []
 
     def _one(self, kind: Kind, row_id: int | None, parent: int | None) -> list[Row]:
         row = None if row_id is None else self.get(kind, row_id)
@@ -203,9 +211,9 @@ class Store:
         last = None if page.after is None else _as_integer(page.after[1])
         if page.descending:
             end = len(ids) if last is None else bisect_left(ids, last)
-            return (rows[ids[at]] for at in range(end - 1, -1, -1))
+            return (rows[kind.collection, ids[at]] for at in range(end - 1, -1, -1))
         start = 0 if last is None else bisect_right(ids, last)
-        return (rows[ids[at]] for at in range(start, len(ids)))
+        return (rows[kind.collection, ids[at]] for at in range(start, len(ids)))
 
     def _by_time(self, kind: Kind, parent: int | None, page: Page) -> list[Row]:
         """By a time, rows of the same millisecond in any order, although the cursor counts on their ids.

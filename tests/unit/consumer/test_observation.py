@@ -50,8 +50,11 @@ def test_both_prefixes_are_read_and_the_configured_one_wins(labels, prefix, mode
     assert ("registered-model-id" in found.contradiction) is complains
 
 
-@pytest.mark.parametrize(("value", "stopped"), [("true", True), ("false", False), ("True", False), ("", False)])
-def test_the_stop_annotation_stops_with_exactly_true(value, stopped):
+@pytest.mark.parametrize(
+    ("value", "stopped"),
+    [("true", True), ("True", True), ("TRUE", True), ("false", False), ("yes", False), ("", False)],
+)
+def test_the_stop_annotation_stops_with_true_in_any_case_as_in_kserve(value, stopped):
     found = wanted(an_object(annotations={"serving.kserve.io/stop": value}))
     assert found.stopped is stopped
     assert found.deployed is not stopped

@@ -9,7 +9,7 @@ from consumer.observation import PassedVersion
 from consumer.reconcile import DUE_LOOKS_S, How, Reconciler
 from consumer.records import PROPERTY, Record, encode_stamp
 from consumer.writeback import WriteBack
-from shared.errors import PermanentError, TransientError, UnreachableError
+from shared.errors import ConflictError, PermanentError, TransientError, UnreachableError
 from shared.objects import ModelCopies, ModelStatus
 from tests.unit.consumer.fakes import FakeKubernetes, FakeRegistry
 from tests.unit.consumer.worlds import (
@@ -208,10 +208,25 @@ async def test_a_predecessors_record_is_adopted_by_its_name(world):
 
 
 async def test_a_name_that_is_taken_by_something_else_is_for_a_person(world):
-    world.registry.put(Record("7", f"iris/{UID}", "", "3", "9", deployed=True))
+    world.registry.fail("create_record", ConflictError("externalId"), ConflictError("externalId"))
     with pytest.raises(PermanentError, match=f"isvc/team-a/iris.*{UID}.*taken"):
         await world.see(seen(BEFORE_READY), CREATED)
     assert world.reconciler.memory.get(UID) is None
+
+
+async def test_a_predecessors_record_of_another_model_is_closed_and_ours_gets_a_name_of_its_own(world):
+    world.registry.put(Record("7", f"iris/{UID}", "", "3", "9", deployed=True))
+    assert (await world.see(seen(BEFORE_READY), CREATED)).word == "applied"
+    states = {record.name: record.deployed for record in world.registry.records.values()}
+    assert states == {f"iris/{UID}": False, f"iris/{UID}/1": True}
+
+
+async def test_a_model_that_comes_back_costs_a_read_and_a_write_for_each_of_the_two_records(world):
+    await world.see(seen(BEFORE_READY), CREATED)
+    await world.see(seen(an_object({MODEL: "2"}, version="20"), models=("1", "2")))
+    reads, writes = world.registry.reads, world.registry.writes
+    await world.see(seen(an_object(version="30"), models=("1", "2")))
+    assert (world.registry.reads - reads, world.registry.writes - writes) == (2, 2)
 
 
 async def test_a_record_from_a_newer_state_is_left_alone(world):

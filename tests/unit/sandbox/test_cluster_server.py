@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -325,3 +326,29 @@ def test_a_file_that_is_no_capture_is_named_with_its_line(tmp_path: Path):
     path.write_text('{"story": "s"}\n{"event": {"type": "WHAT", "object": {}}}\n')
     with pytest.raises(CaptureError, match=r"x\.jsonl, line 2: Invalid enum value 'WHAT'"):
         read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "holds no watch event"),
+        ('{"a": 1}\n', "holds no watch event"),
+        (
+            '{"event": {"type": "ADDED", "object": {"kind": "Pod", "metadata": {"resourceVersion": "1"}}}}\n',
+            "line 1: an event of 'Pod'",
+        ),
+    ],
+    ids=["empty", "other-json", "other-kind"],
+)
+def test_a_file_that_cannot_be_played_is_told_before_anything_starts(tmp_path, text, told):
+    path = tmp_path / "x.jsonl"
+    path.write_text(text)
+    with pytest.raises(CaptureError, match=re.escape(told)):
+        read(path)
+
+
+async def test_a_limit_below_one_is_no_limit():
+    async with serve() as cluster, httpx.AsyncClient(base_url=cluster.url) as client:
+        cluster.create(isvc("m"))
+        answer = await client.get("/apis/serving.kserve.io/v1beta1/inferenceservices", params={"limit": "-1"})
+        assert len(answer.json()["items"]) == 1

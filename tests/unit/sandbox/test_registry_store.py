@@ -6,6 +6,7 @@ import pytest
 
 from sandbox.registry.errors import DatabaseError, DuplicateKeyError
 from sandbox.registry.kinds import INFERENCE_SERVICE, REGISTERED_MODEL, SERVE_MODEL, SERVING_ENVIRONMENT
+from sandbox.registry.records import Registry
 from sandbox.registry.store import Draft, Page, PropertyTooLongError, Row, Store
 from sandbox.registry.switches import fold_mysql
 
@@ -138,3 +139,12 @@ def test_clearing_begins_again_at_id_1():
     store.insert(model("a"))
     store.clear()
     assert (store.insert(model("a")).id, store.count(REGISTERED_MODEL)) == (1, 1)
+
+
+def test_seeded_rows_of_different_kinds_may_share_an_id_as_recorded_stories_do():
+    registry = Registry(new_store())
+    registry.seed(1, {"registered_models": [{"id": "1", "name": "m"}]})
+    registry.seed(1, {"model_versions": [{"id": "1", "name": "v", "registeredModelId": "1", "externalId": "x"}]})
+    assert [registry.records(kind)[0]["id"] for kind in ("registered_models", "model_versions")] == ["1", "1"]
+    with pytest.raises(ValueError, match="id 1 is taken"):
+        registry.seed(1, {"registered_models": [{"id": "1", "name": "other"}]})

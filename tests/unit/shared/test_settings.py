@@ -11,17 +11,20 @@ from shared.cluster import ClusterSettings
 from shared.errors import SettingsError
 from shared.health import HealthSettings
 from shared.logs import LogSettings
-from shared.settings import Row, describe, load, near_misses
+from shared.settings import READABLE, Row, describe, load, near_misses
 from shared.telemetry import TelemetrySettings
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True):
-    ack_wait_s: Annotated[float, Meta(gt=0, description="How long a message may stay un-acked")] = 30.0
-    token_file: Annotated[str | None, Meta(description="File with the token")] = None
+def short(seconds: float) -> None:
+    if seconds > 1000:
+        raise ValueError("must be shorter than a shift")
 
-    def __post_init__(self) -> None:
-        if self.ack_wait_s > 1000:
-            raise ValueError("ACK_WAIT_S must be shorter than a shift.")
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    ack_wait_s: Annotated[
+        float, Meta(gt=0, description="How long a message may stay un-acked", extra={"check": short})
+    ] = 30.0
+    token_file: Annotated[str | None, Meta(description="File with the token")] = None
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,3 +174,18 @@ def test_a_setting_without_a_description_is_a_mistake_of_ours():
 
     with pytest.raises(TypeError, match="SHARDS has no description"):
         describe(Bare)
+
+
+def test_what_a_check_refuses_is_told_beside_all_else():
+    with pytest.raises(SettingsError) as caught:
+        load(Sample, REQUIRED | {"ACK_WAIT_S": "5000", "SHARDS": "0"})
+    assert len(str(caught.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize("make", [lambda path: path / "absent", lambda path: path], ids=["absent", "folder"])
+def test_a_file_that_cannot_be_read_is_told(tmp_path, make):
+    class Secrets(msgspec.Struct, frozen=True, kw_only=True):
+        token_file: Annotated[str | None, Meta(description="Token", extra=READABLE)] = None
+
+    with pytest.raises(SettingsError, match=r"TOKEN_FILE names .* which is no file that can be read here"):
+        load(Secrets, {"TOKEN_FILE": str(make(tmp_path))})
