@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help venv check format test test-cluster demo lock clean
+.PHONY: help venv check format test test-cluster simulate demo lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ format: venv ## rewrite the sources in the house format
 
 test: venv ## all tests that need no cluster
 	$(BIN)/pytest
+
+simulate: venv ## random histories of the producer: SEED=0 HISTORIES=10000
+	$(BIN)/python -m tests.simulation.producer $(or $(SEED),0) $(or $(HISTORIES),10000)
 
 demo: venv ## show the whole pipeline at work on this machine, and check the result
 	$(BIN)/isvc-sync demo

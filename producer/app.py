@@ -10,8 +10,9 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Protocol
+from collections.abc import Awaitable, Mapping
+from functools import partial
+from typing import Final
 
 import httpx
 from msgspec import Struct
@@ -19,6 +20,7 @@ from msgspec import Struct
 from producer.inventory import Epoch
 from producer.items import Reader
 from producer.kube import WatchApi
+from producer.leader import Leadership, leadership
 from producer.ledger import Holdings, Ledger
 from producer.metrics import ProducerMetrics
 from producer.outbox import PAYLOAD_BYTES_MIN, Outbox, Source
@@ -41,27 +43,7 @@ logger = logging.getLogger(__name__)
 _KEEPER_INTERVAL_S: Final = 30.0
 _BROKER_SILENT_S: Final = 10.0
 _LAST_WORDS_S: Final = 0.3  # to get acknowledgements of what is under way, and again to end the connection
-
-
-class Leadership(Protocol):
-    """Says when this process may publish. Not a fence: everything behind it tolerates two producers for a while."""
-
-    async def acquired(self) -> None:
-        """Wait until this process leads."""
-
-    async def lost(self) -> None:
-        """Wait until it does no longer."""
-
-
-class Alone:
-    """Leads from the start: the deployment has one replica, and replaces it by stopping it first."""
-
-    async def acquired(self) -> None:
-        """Return at once."""
-
-    async def lost(self) -> None:
-        """Never return."""
-        await asyncio.get_running_loop().create_future()
+_CLOSE_S: Final = 0.1
 
 
 class Inventories:
@@ -94,6 +76,7 @@ class Connections(Struct, frozen=True):
     watching: httpx.AsyncClient
     control: httpx.AsyncClient
     cluster_id: str
+    leadership: Leadership
 
 
 class Producer:
@@ -105,29 +88,32 @@ class Producer:
         self._metrics = ProducerMetrics(telemetry.metrics)
         self._health = health
         self._doing = "loading the cluster configuration"  # what the start waits for; empty when it is over
-        self._reflectors: tuple[Reflector, ...] = ()
+        # What there is only while this process leads:
+        self._reflectors: dict[Kind, Reflector] = {}
+        self._publisher: Publisher | None = None
         self._created = ""
         self._reconnected = asyncio.Event()
-        self._kick: Callable[[], None] = self._reconnected.set
 
-    async def run(self, environ: Mapping[str, str], leadership: Leadership) -> None:
+    async def run(self, environ: Mapping[str, str]) -> None:
         """Connect, then publish whenever this process leads. Ends only by an error or cancellation."""
         self._health.add_check("start", lambda: f"still {self._doing}" if self._doing else None)
         ticking = asyncio.create_task(self._health.keep_ticking(self._tick), name="ticks")
         closed = asyncio.Event()
         broker = Broker(self._settings.broker, on_closed=closed.set)
         try:
-            await together(ticking, self._work(broker, environ, leadership), _end_with(closed))
+            await together(ticking, self._work(broker, environ), _end_with(closed))
         finally:
             await broker.close(_LAST_WORDS_S)
 
-    async def _work(self, broker: Broker, environ: Mapping[str, str], leadership: Leadership) -> None:
+    async def _work(self, broker: Broker, environ: Mapping[str, str]) -> None:
         broker.on_event(self._metrics.broker_event)
         cluster = await asyncio.to_thread(load_cluster, self._settings.cluster, environ)
         async with (
             client(cluster, use="watch", role="producer") as watching,
             client(cluster, use="control", role="producer") as control,
+            client(cluster, use="control", role="producer") as electing,
         ):
+            leader = leadership(self._settings, electing, environ)
             self._doing = "connecting to NATS"
             await broker.connect()
             self._doing = "asking Kubernetes who the cluster is"
@@ -136,36 +122,57 @@ class Producer:
             await until_it_works("the streams", lambda: ensure_streams(broker.jetstream, self._settings.broker))
             _require_room(broker.max_payload_bytes)
             self._doing = ""
-            await self._lead(Connections(broker, watching, control, identity), leadership)
+            await self._lead(Connections(broker, watching, control, identity, leader))
 
-    async def _lead(self, links: Connections, leadership: Leadership) -> None:
+    async def _lead(self, links: Connections) -> None:
+        leader = links.leadership
         links.broker.on_reconnect(self._on_reconnect)
         self._health.add_check("broker", lambda: _broker_trouble(links.broker))
+        self._health.add_check("leadership", leader.readiness)
+        self._health.add_check("publisher", self._refusal)
+        for kind in self._kinds:
+            self._health.add_check(f"watch {kind}", partial(self._watch_trouble, kind, leader))
         self._metrics.watch_age(self._age_s)
-        while True:
-            self._metrics.leader(leads=False)
-            await leadership.acquired()
-            self._metrics.leader(leads=True)
-            # Nothing known survives a change of the leader: whoever leads begins with the inventory and a list.
-            await together(leadership.lost(), self._publish(links))
+        self._metrics.leader(leads=False)
+        # Nothing known survives a change of the leader: whoever leads begins with the inventory and a list.
+        await leader.lead(lambda: self._publish(links))
+
+    def _watch_trouble(self, kind: Kind, leader: Leadership) -> str | None:
+        """Return what is wrong with a watch. A follower has none, and nothing to miss."""
+        reflector = self._reflectors.get(kind)
+        if reflector is not None:
+            return reflector.readiness()
+        return "no complete list yet" if leader.leads() else None
+
+    def _refusal(self) -> str | None:
+        publisher = self._publisher
+        return publisher.refusal or None if publisher is not None else None
 
     async def _publish(self, links: Connections) -> None:
-        publisher = Publisher(links.broker.client, self._metrics)
+        publisher = Publisher(links.broker.client, self._metrics, permitted=links.leadership.leads)
         await publisher.start()
-        self._kick = publisher.kick
-        self._health.add_check("publisher", lambda: publisher.refusal or None)
+        self._publisher = publisher
+        self._metrics.leader(leads=True)
         try:
             ledger, world = self._world(links, publisher)
-            self._created = await until_it_works("the event stream", ledger.created)
-            self._reflectors = tuple(self._reflector(kind, links, world) for kind in self._kinds)
-            for reflector in self._reflectors:
-                self._health.add_check(f"watch {reflector.kind}", reflector.readiness)
+            self._created = await until_it_works("the event stream", lambda: self._ensured(links.broker, ledger))
+            self._reflectors = {kind: self._reflector(kind, links, world) for kind in self._kinds}
             # None of these may end: a process without one of them would look alive and lose events.
-            running = (reflector.run() for reflector in self._reflectors)
+            running = (reflector.run() for reflector in self._reflectors.values())
             await together(publisher.task, self._keep_stream(links.broker, ledger), *running)
         finally:
-            await _hastily(publisher.barrier())
-            await _hastily(publisher.close())
+            await _hastily(publisher.barrier(), _LAST_WORDS_S)
+            await _hastily(publisher.close(), _CLOSE_S)
+            self._forget()
+
+    def _forget(self) -> None:
+        """Be a follower: the next leader counts the objects."""
+        for kind in self._reflectors:
+            for state in ("living", "deleted"):
+                self._metrics.objects(kind, state, 0)
+        self._reflectors = {}
+        self._publisher = None
+        self._metrics.leader(leads=False)
 
     @property
     def _kinds(self) -> tuple[Kind, ...]:
@@ -193,30 +200,35 @@ class Producer:
                     await self._reconnected.wait()
             self._reconnected.clear()
             try:
-                await ensure_streams(broker.jetstream, self._settings.broker)
-                created = await ledger.created()
+                created = await self._ensured(broker, ledger)
             except (TransientError, PermanentError) as error:
                 logger.warning("the stream cannot be checked", extra={"error": str(error)})
                 continue
             if created != self._created:
                 logger.error("the event stream was created anew; publishing all objects", extra={"since": created})
                 self._created = created
-                for reflector in self._reflectors:
+                for reflector in self._reflectors.values():
                     reflector.resync("the event stream was created anew")
 
+    async def _ensured(self, broker: Broker, ledger: Ledger) -> str:
+        """Return when the event stream was created, which may be now."""
+        await ensure_streams(broker.jetstream, self._settings.broker)
+        return await ledger.created()
+
     def _on_reconnect(self) -> None:
-        self._kick()
+        if self._publisher is not None:
+            self._publisher.kick()
         self._reconnected.set()
 
     def _tick(self) -> None:
         self._metrics.tick()
-        for reflector in self._reflectors:
+        for reflector in self._reflectors.values():
             living = reflector.inventory.living()
             self._metrics.objects(reflector.kind, "living", living)
             self._metrics.objects(reflector.kind, "deleted", len(reflector.inventory) - living)
 
     def _age_s(self) -> float | None:
-        ages = [age for reflector in self._reflectors if (age := reflector.age_s()) is not None]
+        ages = [age for reflector in list(self._reflectors.values()) if (age := reflector.age_s()) is not None]
         return max(ages, default=None)
 
 
@@ -225,7 +237,6 @@ async def run(
     telemetry: Telemetry,
     *,
     environ: Mapping[str, str] = os.environ,
-    leadership: Leadership | None = None,
 ) -> None:
     """Publish until cancelled.
 
@@ -234,13 +245,13 @@ async def run(
     health = Health(stuck_after_s=settings.health.health_stuck_after_s)
     with serving(settings.health, health, telemetry.scrape) as port:
         logger.info("producer starts", extra={"health_port": port, "cluster": settings.naming.cluster_name})
-        await Producer(settings, telemetry, health).run(environ, leadership or Alone())
+        await Producer(settings, telemetry, health).run(environ)
 
 
-async def _hastily(work: Awaitable[None]) -> None:
-    """Do something at the end of the process, if it can be done at once."""
+async def _hastily(work: Awaitable[None], within_s: float) -> None:
+    """Do something at the end, if it can be done at once."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_LAST_WORDS_S):
+        async with asyncio.timeout(within_s):
             await work
 
 

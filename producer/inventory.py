@@ -9,10 +9,22 @@ Whatever contradicts the numbering of resourceVersions (an etcd put back to an o
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from producer.changes import (
+    Change,
+    Entry,
+    carried_by,
+    change_to,
+    changes_of,
+    contradicts,
+    former_owner,
+    joined,
+    said_again,
+    tombstone,
+)
 from producer.items import Observed
 from shared.events import EventType
 from shared.objects import ObjectKey, compare_resource_versions
@@ -22,35 +34,6 @@ GUARD_SHARE: Final = 5  # one in five
 
 Scope = tuple[str, ...]  # the namespaces that a pass lists completely; empty: all of them
 Uids = frozenset[tuple[ObjectKey, str]]
-
-
-class Entry(msgspec.Struct, frozen=True, gc=False):
-    """The last event of one object. `sequence` is its place in the stream, 0 while it is not acknowledged."""
-
-    uid: str
-    epoch: int
-    resource_version: str
-    digest: str
-    models: tuple[str, ...]
-    deleted: bool
-    sequence: int = 0
-
-
-class Change(msgspec.Struct, frozen=True):
-    """What to publish about one object; without a body, it is the one of the object's last message.
-
-    `corrects` as in `shared.events.Event`. The shell replaces it where it fetches the body: it then knows better.
-    """
-
-    type: EventType
-    key: ObjectKey
-    uid: str
-    epoch: int
-    resource_version: str
-    digest: str
-    models: tuple[str, ...]
-    corrects: int | None = None
-    body: dict[str, Any] | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -92,7 +75,6 @@ class _Pass(msgspec.Struct):
     epoch: int
     highest: str
     seen: set[ObjectKey] = msgspec.field(default_factory=set)
-    published: set[ObjectKey] = msgspec.field(default_factory=set)
 
 
 class Inventory:
@@ -101,17 +83,24 @@ class Inventory:
     def __init__(self, epoch: Epoch) -> None:
         self._epoch = epoch
         self._entries: dict[ObjectKey, Entry] = {}
-        self._marker_version = ""
+        self._highest = (0, "")  # epoch, and the highest resourceVersion that was known in it
         self._pass: _Pass | None = None
         self._held: Uids = frozenset()
+        self._forgotten: dict[str, tuple[str, ...]] = {}  # uid -> models that only we remember, until a complete pass
 
     def reload(self, entries: Mapping[ObjectKey, Entry], marker: tuple[int, str] = (0, "")) -> None:
         """Take over what the broker holds; `marker` is epoch and resourceVersion of the last sync marker.
 
-        The epoch must have been told what was found, of all kinds, before the next pass begins.
+        The epoch must have been told what was found, of all kinds, before the next pass begins. The models of a uid are
+        not forgotten with the broker's storage, or when a second producer's late message stands in for ours.
         """
-        self._entries = dict(entries)
-        self._marker_version = marker[1] if marker[0] == self._epoch.value else ""
+        epoch = self._epoch.value
+        ours = (entry.resource_version for entry in self._entries.values() if entry.epoch == epoch)
+        told = (version for at, version in (marker, self._highest) if at == epoch)
+        self._highest = (epoch, _highest((*told, *ours)))
+        models = self._forgotten | {entry.uid: entry.models for entry in self._entries.values() if entry.models}
+        self._entries = {key: _remembering(entry, models.pop(entry.uid, ())) for key, entry in entries.items()}
+        self._forgotten = models
         self._pass = None
 
     def living(self) -> int:
@@ -131,18 +120,17 @@ class Inventory:
         epoch = self._epoch.value
         known = sum(not entry.deleted and _within(scope, key) for key, entry in self._entries.items())
         current = (entry.resource_version for entry in self._entries.values() if entry.epoch == epoch)
-        self._pass = _Pass(scope, known, epoch, _highest((self._marker_version, *current)))
+        told = self._highest[1] if self._highest[0] == epoch else ""
+        self._pass = _Pass(scope, known, epoch, _highest((told, *current)))
 
     def observe(self, found: Observed, *, live: bool, now_s: int) -> tuple[Change, ...]:
         """Return what to publish for an object that exists; `live`: it has just changed."""
         entry = self._entries.get(found.key)
         if entry is not None and contradicts(entry, found, self._epoch.value):
             self._epoch.begin(now_s)
-        changes = changes_of(entry, found, self._epoch.value, live=live)
+        changes = changes_of(entry, found, self._epoch.value, live=live, carried=self._forgotten.get(found.uid, ()))
         if self._pass is not None and not live:
             self._pass.seen.add(found.key)
-            if changes:
-                self._pass.published.add(found.key)
         if not changes and entry is not None and entry.digest != found.digest:
             # Made by another version of the digest: from here on this one is compared.
             self._entries[found.key] = msgspec.structs.replace(entry, digest=found.digest)
@@ -154,7 +142,9 @@ class Inventory:
         entry = self._entries.get(found.key)
         if entry is not None and entry.uid == found.uid and entry.deleted:
             return ()
-        changes = (_change(EventType.DELETED, found, _carried(entry, found), self._epoch.value),)
+        models = carried_by(entry, found, self._forgotten.get(found.uid, ()))
+        gone = change_to(EventType.DELETED, found, models, self._epoch.value)
+        changes = (*former_owner(entry, found, self._epoch.value), gone)
         self._remember(changes)
         return changes
 
@@ -165,7 +155,8 @@ class Inventory:
         """
         ended, self._pass = self._pass, None
         assert ended is not None, "no pass was begun"
-        repeated = self._restored(ended, version, now_s)
+        self._forgotten.clear()
+        repeated = self._repeated(ended, version, now_s)
         living = {key: entry for key, entry in self._entries.items() if not entry.deleted and key not in ended.seen}
         absent = {key: entry for key, entry in living.items() if _within(ended.scope, key)}
         left_scope = len(living) - len(absent)
@@ -174,78 +165,38 @@ class Inventory:
         gone = frozenset((key, entry.uid) for key, entry in absent.items())
         self._held = held_back(gone, self._held, known=ended.known, remaining=len(ended.seen))
         tombstones = tuple(
-            _tombstone(key, entry, version, self._epoch.value)
+            tombstone(key, entry, version, self._epoch.value)
             for key, entry in absent.items()
             if (key, entry.uid) not in self._held
         )
         self._remember(tombstones)
         return Outcome((*repeated, *tombstones), not self._held, len(self._held), left_scope)
 
-    def _restored(self, ended: _Pass, version: str, now_s: int) -> tuple[Change, ...]:
-        """Begin a new epoch when the whole list is older than what the broker knows; say again what the pass said.
+    def _repeated(self, ended: _Pass, version: str, now_s: int) -> tuple[Change, ...]:
+        """Return what has to be said again because it was last said in an earlier epoch.
 
-        What it published before that was found carries the old epoch, in which newer versions may have been seen.
+        A consumer may have seen something fresher in that one, be it from what etcd has forgotten, from a second
+        producer, or from this pass before it found out. Begins a new epoch when the whole list is older than what
+        the broker knows.
         """
-        if self._epoch.value != ended.epoch or not ended.highest:
-            return ()
-        if compare_resource_versions(version, ended.highest) >= 0:
-            return ()
-        self._epoch.begin(now_s)
-        repeated = tuple(_repeated(key, self._entries[key], self._epoch.value) for key in sorted(ended.published))
+        older = ended.highest and compare_resource_versions(version, ended.highest) < 0
+        if older and self._epoch.value == ended.epoch:
+            self._epoch.begin(now_s)
+        epoch = self._epoch.value
+        earlier = ((key, entry) for key, entry in self._entries.items() if entry.epoch < epoch)
+        repeated = tuple(
+            said_again(key, entry, epoch)
+            for key, entry in earlier
+            if key in ended.seen or (entry.deleted and _within(ended.scope, key))
+        )
         self._remember(repeated)
         return repeated
 
     def _remember(self, changes: Iterable[Change]) -> None:
         for change in changes:
-            before = self._entries.get(change.key)
-            self._entries[change.key] = Entry(
-                uid=change.uid,
-                epoch=change.epoch,
-                resource_version=change.resource_version,
-                digest=change.digest,
-                models=change.models,
-                deleted=change.type is EventType.DELETED,
-                sequence=before.sequence if before is not None else 0,
-            )
-
-
-def contradicts(entry: Entry, found: Observed, epoch: int) -> bool:
-    """Whether an object cannot be in the same numbering of resourceVersions as what the broker knows of its name.
-
-    The next owner of a name was created after the last one had gone, so it cannot be older than that.
-    """
-    if entry.epoch != epoch:
-        return False
-    order = compare_resource_versions(found.resource_version, entry.resource_version)
-    if entry.uid != found.uid:
-        return order <= 0
-    same_place_other_content = order == 0 and comparable(entry, found) and entry.digest != found.digest
-    return entry.deleted or order < 0 or same_place_other_content
-
-
-def comparable(entry: Entry, found: Observed) -> bool:
-    """Whether the two digests were made by the same version of the digest."""
-    return entry.digest.partition(":")[0] == found.digest.partition(":")[0]
-
-
-def changes_of(entry: Entry | None, found: Observed, epoch: int, *, live: bool) -> tuple[Change, ...]:
-    """Return what to publish so that the stream says what `found` says; nothing when it does already."""
-    models = _carried(entry, found)
-    if entry is None:
-        return (_change(EventType.CREATED, found, models, epoch, None if live else 0),)
-    corrects = None if live else entry.sequence
-    if entry.uid != found.uid:
-        # A name can be taken again only when its former owner is gone: that delete was missed, and comes first.
-        before = () if entry.deleted else (_tombstone(found.key, entry, found.resource_version, epoch),)
-        return (*before, _change(EventType.CREATED, found, models, epoch, corrects))
-    if entry.deleted:  # alive again: always a correction, however it was seen
-        return (_change(EventType.UPDATED, found, models, epoch, entry.sequence),)
-    if comparable(entry, found):
-        changed = entry.digest != found.digest
-    else:
-        # Digests of two versions say nothing about each other; an untouched object has not changed.
-        changed = entry.resource_version != found.resource_version
-    return (_change(EventType.UPDATED, found, models, epoch, corrects),) if changed else ()
+            before, deleted = self._entries.get(change.key), change.type is EventType.DELETED
+            identity = (change.uid, change.epoch, change.resource_version, change.digest, change.models)
+            self._entries[change.key] = Entry(*identity, deleted, before.sequence if before is not None else 0)
 
 
 def held_back(gone: Uids, held_before: Uids, *, known: int, remaining: int) -> Uids:
@@ -263,31 +214,9 @@ def held_back(gone: Uids, held_before: Uids, *, known: int, remaining: int) -> U
     return unconfirmed if len(unconfirmed) > limit else frozenset()
 
 
-def _carried(entry: Entry | None, found: Observed) -> tuple[str, ...]:
-    """Return every registered-model id that this uid has carried, oldest first: sticky, even when the label is gone."""
-    models = entry.models if entry is not None and entry.uid == found.uid else ()
-    return (*models, found.model) if found.model and found.model not in models else models
-
-
-def _change(
-    what: EventType, found: Observed, models: tuple[str, ...], epoch: int, corrects: int | None = None
-) -> Change:
-    return Change(what, found.key, found.uid, epoch, found.resource_version, found.digest, models, corrects, found.body)
-
-
-def _tombstone(key: ObjectKey, entry: Entry, version: str, epoch: int) -> Change:
-    """Return the delete of an object that nobody saw go: its last known state, final state unknown.
-
-    At the resourceVersion that proved the absence, not at the last known one: the object may have changed after what
-    we know, and whoever has seen that must not take the delete for older news.
-    """
-    return Change(EventType.DELETED, key, entry.uid, epoch, version, entry.digest, entry.models, entry.sequence)
-
-
-def _repeated(key: ObjectKey, entry: Entry, epoch: int) -> Change:
-    version, sequence = entry.resource_version, entry.sequence
-    what = EventType.DELETED if entry.deleted else EventType.UPDATED
-    return Change(what, key, entry.uid, epoch, version, entry.digest, entry.models, sequence)
+def _remembering(entry: Entry, models: tuple[str, ...]) -> Entry:
+    every = joined(models, entry.models)
+    return entry if every == entry.models else msgspec.structs.replace(entry, models=every)
 
 
 def _within(scope: Scope, key: ObjectKey) -> bool:

@@ -110,21 +110,8 @@ class Resync(msgspec.Struct, frozen=True):
     reason: str
 
 
-Item = (
-    Begin
-    | Page
-    | Seen
-    | Gone
-    | Bookmark
-    | Unidentified
-    | Malformed
-    | Refused
-    | Closed
-    | Lost
-    | Silent
-    | Waited
-    | Resync
-)
+Failure = Unidentified | Malformed | Refused | Closed | Lost | Silent
+Item = Begin | Page | Seen | Gone | Bookmark | Waited | Resync | Failure
 
 
 class Reader(msgspec.Struct, frozen=True):
@@ -135,10 +122,9 @@ class Reader(msgspec.Struct, frozen=True):
 
     def line(self, line: bytes) -> Item:
         """Return the item that one line of a watch stream says."""
-        try:
-            event = msgspec.json.decode(line, type=_WatchEvent)
-        except msgspec.DecodeError:  # a ValidationError is one, too
-            return Malformed(f"a line of {len(line)} bytes is no watch event")
+        event = _event(line)
+        if not isinstance(event, _WatchEvent):
+            return event
         match event.type:
             case "ADDED" | "MODIFIED" | "DELETED":
                 found = self.object(event.object)
@@ -158,6 +144,8 @@ class Reader(msgspec.Struct, frozen=True):
             answer = msgspec.json.decode(body, type=_List)
         except msgspec.DecodeError:
             return Malformed(f"a list answer of {len(body)} bytes is no list")
+        except RecursionError:
+            return Malformed(f"a list answer of {len(body)} bytes is nested too deeply")
         version = answer.metadata.resource_version
         if not answer.kind.endswith("List") or not _is_version(version):
             return Malformed("a list answer without list kind or resourceVersion")
@@ -250,6 +238,15 @@ class _Status(msgspec.Struct):
     reason: str = ""
     message: str = ""
     details: _Details | None = None
+
+
+def _event(line: bytes) -> _WatchEvent | Malformed | Unidentified:
+    try:
+        return msgspec.json.decode(line, type=_WatchEvent)
+    except msgspec.DecodeError:  # a ValidationError is one, too
+        return Malformed(f"a line of {len(line)} bytes is no watch event")
+    except RecursionError:  # the API server takes ten times the depth that Python does
+        return Unidentified("(unknown)", f"an object of {len(line)} bytes is nested too deeply")
 
 
 def _bookmark(raw: dict[str, Any]) -> Bookmark | Malformed:

@@ -42,7 +42,7 @@ class WatchApi:
             response = await self._control.get(self._path, params=params)
         except httpx.ReadTimeout:
             return Silent()
-        except (httpx.TransportError, TransientError) as error:
+        except (httpx.RequestError, TransientError) as error:  # also an encoding that is none
             return _lost(error)
         return _answer_trouble(response) or self._reader.page(response.content)
 
@@ -74,7 +74,7 @@ class WatchApi:
             yield [Closed(time.monotonic() - began)]
         except httpx.ReadTimeout:
             yield [Silent()]
-        except (httpx.TransportError, TransientError) as error:
+        except (httpx.RequestError, TransientError) as error:  # also an encoding that is none
             yield [_lost(error)]
 
     async def _batches(self, response: httpx.Response) -> AsyncGenerator[list[Item], None]:

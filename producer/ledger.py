@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
 
-from producer.inventory import Entry
+from producer.changes import Entry
 from shared.broker_errors import translated
 from shared.errors import BadEventError, RefusedToStartError, UnreachableError
 from shared.events import Event, EventType, SyncMarker, decode, decode_marker

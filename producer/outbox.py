@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from opentelemetry.trace import SpanKind, Tracer, set_span_in_context
 
-from producer.inventory import Change
+from producer.changes import Change
 from producer.ledger import Ledger
 from producer.publisher import Message, Publisher
 from shared.errors import PermanentError, TransientError
@@ -112,7 +112,9 @@ class Outbox:
                 await asyncio.sleep(_READ_AGAIN_S)
         if stored is None:
             return msgspec.structs.replace(change, corrects=0), _known(change)
-        return msgspec.structs.replace(change, corrects=stored.sequence), _decoded(stored.body) or _known(change)
+        return msgspec.structs.replace(change, corrects=stored.sequence), _decoded(stored.body, change) or _known(
+            change
+        )
 
 
 def _event(change: Change, source: Source) -> Event:
@@ -148,8 +150,14 @@ def _known(change: Change) -> dict[str, Any]:
     }
 
 
-def _decoded(body: bytes) -> dict[str, Any] | None:
+def _decoded(body: bytes, change: Change) -> dict[str, Any] | None:
+    """Return the last body of the subject if it is that of the same object, not of another owner of its name.
+
+    A second producer may have published about that one after the inventory was read.
+    """
     try:
-        return msgspec.json.decode(body, type=dict[str, Any])
+        found = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.DecodeError:
         return None
+    metadata = found.get("metadata")
+    return found if isinstance(metadata, dict) and metadata.get("uid") == change.uid else None

@@ -77,13 +77,23 @@ class _PubAck(msgspec.Struct):
 class Publisher:
     """Publishes to JetStream over one connection.
 
+    `permitted` is asked before each attempt: while it says no, nothing is sent and everything is kept.
+
     Caveat: `close` gives up what is not acknowledged; wait with `barrier` before, if it matters.
     """
 
-    def __init__(self, client: Client, observer: Observer, *, window: int = WINDOW) -> None:
+    def __init__(
+        self,
+        client: Client,
+        observer: Observer,
+        *,
+        window: int = WINDOW,
+        permitted: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._client = client
         self._observer = observer
         self._window = window
+        self._permitted = permitted
         self._queues: dict[str, deque[_Waiting]] = {}
         self._attempts: dict[str, _Attempt] = {}  # by token; at most one per key
         self._tickets: dict[int, None] = {}  # of messages not acknowledged, oldest first
@@ -152,9 +162,11 @@ class Publisher:
     async def _send(self, key: str) -> None:
         head = self._queues[key][0]
         now = asyncio.get_running_loop().time()
-        head.first_sent_at = head.first_sent_at or now
         token = self._next_token()
         self._attempts[token] = _Attempt(key, now + ACK_TIMEOUT_S)
+        if not self._permitted():
+            return  # the sweep asks again
+        head.first_sent_at = head.first_sent_at or now
         message = head.message
         try:
             await self._client.publish(

@@ -18,14 +18,18 @@ from typing import Final, assert_never, get_args
 
 from msgspec import Struct
 
+from producer.changes import Change
 from producer.checkpoint import Checkpoint
-from producer.inventory import Change, Epoch, Inventory, Scope
+from producer.inventory import Epoch, Inventory, Scope
 from producer.items import Begin, Item, Lost, Resync, Waited
 from producer.kube import WatchApi
 from producer.ledger import Holdings
 from producer.metrics import ProducerMetrics
 from producer.outbox import Outbox
 from producer.states import (
+    HELD,
+    QUIET,
+    SENTENCES,
     Advance,
     BeginPass,
     Effect,
@@ -50,7 +54,6 @@ logger = logging.getLogger(__name__)
 
 GUARD_AGAIN_S: Final = 30.0  # until the second look at a pass that would delete too much
 FRESH_S: Final = 150.0  # bookmarks come every minute: when two are missing, the watch is not believed
-_QUIET: Final = frozenset({"closed", "expired", "resync"})  # the daily life of a watch
 
 
 class World(Struct, frozen=True):
@@ -78,6 +81,7 @@ class Reflector:
         self._checkpoint = Checkpoint()
         self._corrected = 0  # synthetic events of the present pass
         self._reading: asyncio.Future[list[Item]] | None = None
+        self._interruptible = False  # whether the source may be cut off: after a pause or a settling, something follows
         self._wanted: str | None = None  # why a new pass is wanted
         self._after_pass: asyncio.Task[None] | None = None
         # for readiness, which is read from another thread: plain values
@@ -99,9 +103,9 @@ class Reflector:
             self._stop_after_pass()
 
     def resync(self, reason: str) -> None:
-        """Begin a new pass as soon as possible; interrupts reading, but not the work on what was read."""
+        """Begin a new pass as soon as possible; interrupts a stream, but neither work on what was read nor a pause."""
         self._wanted = reason
-        if self._reading is not None:
+        if self._reading is not None and self._interruptible:
             self._reading.cancel()
 
     def readiness(self) -> str | None:
@@ -124,6 +128,7 @@ class Reflector:
 
     async def _follow(self, state: State, request: Request) -> tuple[State, tuple[Effect, ...]]:
         """Step through the items of one source until another one is asked for."""
+        self._interruptible = not isinstance(request, Settle | Wait)
         async with aclosing(self._source(request)) as source:
             while True:
                 for item in await self._next(source):
@@ -248,7 +253,7 @@ class Reflector:
             marker = SyncMarker(self._scope, version, self._world.epoch.value)
             self._after_pass = asyncio.create_task(self._announce(marker), name=f"sync marker {self.kind}")
         elif outcome.held:
-            logger.error("too many objects are gone at once; deletes are held", extra={**fields, "held": outcome.held})
+            logger.error(HELD, extra={**fields, "held": outcome.held})
             self._after_pass = asyncio.create_task(self._look_again(), name=f"second look {self.kind}")
 
     async def _announce(self, marker: SyncMarker) -> None:
@@ -266,11 +271,13 @@ class Reflector:
 
     def _note(self, trouble: Trouble) -> None:
         self._world.metrics.trouble(self.kind, trouble.reason)
+        level = logging.INFO if trouble.reason in QUIET else logging.WARNING
+        if self._trouble is not None and self._trouble.reason == trouble.reason:
+            level = logging.DEBUG  # said once; the counter goes on
         if trouble.reason != "unidentified":
             self._trouble = trouble
-        level = logging.INFO if trouble.reason in _QUIET else logging.WARNING
         fields = {"kind": self.kind, "reason": trouble.reason, "detail": trouble.detail}
-        logger.log(level, _SENTENCES.get(trouble.reason, "the watch was interrupted"), extra=fields)
+        logger.log(level, SENTENCES.get(trouble.reason, "the watch was interrupted"), extra=fields)
 
     def _heard(self) -> None:
         self._heard_at = time.monotonic()
@@ -281,16 +288,3 @@ class Reflector:
 
     def _now_s(self) -> int:
         return int(self._world.now())
-
-
-_SENTENCES: Final = {
-    "absent": "the kind is not installed in the cluster; waiting for it, nothing counts as deleted",
-    "forbidden": "the API server refuses: grant get, list and watch on the kind to the producer",
-    "unauthorized": "the API server does not accept the credentials",
-    "unidentified": "an object cannot be identified",
-    "inventory": "the inventory cannot be read yet",
-    "closed": "the watch was ended by the server",
-    "expired": "the position of the watch has expired; listing again",
-    "restored": "the API server is behind the watch; was etcd restored? Listing again",
-    "resync": "listing again",
-}

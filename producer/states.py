@@ -1,5 +1,7 @@
 """The reflector's states and what it asks its shell to do, as values: what `watch.step` goes between. Pure."""
 
+from typing import Final
+
 import msgspec
 
 from producer.items import Observed
@@ -120,3 +122,22 @@ class Wait(msgspec.Struct, frozen=True):
 Request = Settle | GetPage | OpenInitial | OpenWatch | Wait
 Effect = BeginPass | Observe | Remove | EndPass | Advance | Trouble | Request
 Step = tuple[State, tuple[Effect, ...]]
+
+
+# What a trouble means for people; its short name is the label of the metric.
+QUIET: Final = frozenset({"closed", "expired", "resync"})  # the daily life of a watch
+HELD: Final = (
+    "too many objects are gone at once; their deletes are held until a second list agrees, or, when none is left at "
+    "all, until an object of the kind exists again"
+)
+SENTENCES: Final = {
+    "absent": "the kind is not installed in the cluster; waiting for it, nothing counts as deleted",
+    "forbidden": "the API server refuses: grant get, list and watch on the kind to the producer",
+    "unauthorized": "the API server does not accept the credentials",
+    "unidentified": "an object cannot be identified",
+    "inventory": "the inventory cannot be read yet",
+    "closed": "the watch was ended by the server",
+    "expired": "the position of the watch has expired; listing again",
+    "restored": "the API server is behind the watch; was etcd restored? Listing again",
+    "resync": "listing again",
+}

@@ -61,6 +61,7 @@ from shared.objects import compare_resource_versions
 
 BACKOFF_BASE_S: Final = 1.0  # the mean first pause is half of it
 BACKOFF_MAX_S: Final = 30.0  # as client-go
+RETRY_AFTER_MAX_S: Final = 300.0  # what a server may ask for; a proxy's page may say a day
 SHORT_WATCH_S: Final = 1.0  # a watch that ends sooner, without an event, is a failure
 _WHILE_LISTING: Final = "(pass)"  # stands for the position while there is none
 
@@ -252,13 +253,17 @@ def _stuck(state: Watching, trouble: Trouble) -> Step:
 def _back_off(state: Watching, trouble: Trouble, retry_after_s: float | None = None) -> Step:
     memory = _failed(state.memory)
     then = Watching(memory, state.position)
-    return BackingOff(memory, then), (trouble, Wait(memory.failures, retry_after_s or 0.0))
+    return BackingOff(memory, then), (trouble, _wait(memory, retry_after_s))
 
 
 def _restart(memory: Memory, trouble: Trouble, retry_after_s: float | None = None) -> Step:
     """Begin from nothing after a pause: an unfinished pass is worth nothing."""
     memory = _failed(memory)
-    return BackingOff(memory, Expired(memory)), (trouble, Wait(memory.failures, retry_after_s or 0.0))
+    return BackingOff(memory, Expired(memory)), (trouble, _wait(memory, retry_after_s))
+
+
+def _wait(memory: Memory, retry_after_s: float | None) -> Wait:
+    return Wait(memory.failures, min(retry_after_s or 0.0, RETRY_AFTER_MAX_S))
 
 
 def _failed(memory: Memory) -> Memory:

@@ -160,7 +160,7 @@ def client(config: ClusterConfig, *, use: Literal["watch", "control"], role: str
         base_url=config.host,
         auth=TokenAuth(config.tokens),
         transport=httpx.AsyncHTTPTransport(
-            verify=config.tls or True,
+            verify=config.tls or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),  # none for plain http: loads no CA bundle
             trust_env=False,
             proxy=config.proxy,
             socket_options=_KEEPALIVE,

@@ -49,14 +49,17 @@ class Answer(msgspec.Struct, frozen=True):
     def of(cls, response: httpx.Response) -> Self:
         """Read a response whose body has been read."""
         body = _json_object(response.content)
-        details = body.get("details") or {}
+        details = body.get("details")
+        if not isinstance(details, dict):
+            details = {}  # a gateway's own idea of an error body
+        causes = details.get("causes")
         is_status = body.get("kind") == "Status"
         return cls(
             status=response.status_code,
             is_status=is_status,
             reason=str(body.get("reason") or ""),
             message=_one_line(str(body.get("message") or "") if is_status else response.text),
-            causes=tuple(str(cause.get("reason")) for cause in details.get("causes") or ()),
+            causes=tuple(str(each.get("reason")) for each in _list(causes) if isinstance(each, dict)),
             retry_after_s=_retry_after_s(response.headers, details),
         )
 
@@ -102,7 +105,7 @@ def translated(what: str) -> Iterator[None]:
     """Turn what httpx raises when no answer comes into UnreachableError."""
     try:
         yield
-    except httpx.TransportError as error:
+    except httpx.RequestError as error:
         reason = _one_line(str(error)) or type(error).__name__
         raise UnreachableError(f"{what}: no answer ({reason})") from error
 
@@ -124,6 +127,10 @@ def _missing_right(message: str) -> str:
 def _retry_after_s(headers: Mapping[str, str], details: Mapping[str, Any]) -> float | None:
     text = headers.get("Retry-After") or str(details.get("retryAfterSeconds") or "")
     return float(text) if text.isdecimal() else None  # Kubernetes sends seconds, never a date
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _one_line(text: str) -> str:

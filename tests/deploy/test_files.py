@@ -12,6 +12,7 @@ import httpx
 import pytest
 import yaml
 
+from producer.settings import LeaseSettings
 from sandbox.broker import find_nats_server
 from tests.cluster.control_plane import BUILT_ASSETS
 from tests.cluster.processes import Guard, Process
@@ -83,12 +84,32 @@ def test_the_image_holds_every_package_of_the_project_and_the_builder_sees_no_mo
     assert set(visible) == copied
 
 
+def named(kind: str, name: str) -> dict[str, Any]:
+    [found] = [one for one in documents() if one["kind"] == kind and one["metadata"]["name"] == name]
+    return found
+
+
+def test_of_two_producers_one_is_always_there():
+    deployment = named("Deployment", "isvc-sync-producer")["spec"]
+    assert deployment["replicas"] == 2
+    assert deployment["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0}}
+    budget = named("PodDisruptionBudget", "isvc-sync-producer")["spec"]
+    assert budget["maxUnavailable"] == 1
+    assert budget["selector"] == deployment["selector"]
+    [spread] = deployment["template"]["spec"]["topologySpreadConstraints"]
+    assert spread["labelSelector"] == deployment["selector"]
+
+
+def test_the_holder_of_the_lease_is_the_pod_and_the_right_is_to_the_lease_that_is_used():
+    [container] = named("Deployment", "isvc-sync-producer")["spec"]["template"]["spec"]["containers"]
+    [name] = [one for one in container["env"] if one["name"] == "POD_NAME"]
+    assert name["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    rules = named("Role", "isvc-sync-producer-lease")["rules"]
+    assert [rule["resourceNames"] for rule in rules if "resourceNames" in rule] == [[LeaseSettings().lease_name]]
+
+
 def test_a_consumer_is_never_two():
-    [deployment] = [
-        document
-        for document in documents()
-        if document["kind"] == "Deployment" and document["metadata"]["name"] == "isvc-sync-consumer"
-    ]
+    deployment = named("Deployment", "isvc-sync-consumer")
     assert deployment["spec"]["replicas"] == 1
     assert deployment["spec"]["strategy"] == {"type": "Recreate"}
     assert not any("scale" in service or "deploy" in service for service in compose()["services"].values())

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from producer.inventory import Entry
+from producer.changes import Entry
 from producer.ledger import Ledger
 from shared.broker import Broker, BrokerSettings
 from shared.errors import PermanentError, RefusedToStartError

@@ -2,10 +2,10 @@
 
 import pytest
 
-from producer.inventory import Entry, Epoch, Inventory, held_back
+from producer.changes import Entry
+from producer.inventory import Epoch, Inventory, held_back
 from shared.events import Event, EventType
 from shared.objects import Kind, ObjectKey
-from tests.unit.producer.imagined import Stream
 from tests.unit.producer.observed import MODEL, READER, observed, raw
 
 NOW_S = 2_000
@@ -74,11 +74,18 @@ SAME_PLACE = observed("a", version=10, model="2")
         pytest.param([known(A, deleted=True)], [], [], id="gone and known to be"),
         pytest.param([known(A)], [TAKEN], [(DELETED, "u1", EPOCH, 7), (CREATED, "u2", EPOCH, 7)], id="R28 new uid"),
         pytest.param([known(A, deleted=True)], [TAKEN], [(CREATED, "u2", EPOCH, 7)], id="new uid, old one known gone"),
-        pytest.param([known(A)], [OLDER], [], id="restored, same content"),
+        pytest.param([known(A)], [OLDER], [(UPDATED, "u1", NOW_S, 7)], id="restored, same content"),
         pytest.param([known(A)], [SAME_PLACE], [(UPDATED, "u1", NOW_S, 7)], id="restored, other content in one place"),
         pytest.param([known(A, deleted=True)], [A], [(UPDATED, "u1", NOW_S, 7)], id="restored, alive again"),
         pytest.param([known(A, epoch=1, deleted=True)], [A], [(UPDATED, "u1", EPOCH, 7)], id="alive in a later epoch"),
-        pytest.param([known(A, epoch=1)], [OLDER], [], id="an older epoch's version says nothing"),
+        pytest.param([known(A, epoch=1)], [OLDER], [(UPDATED, "u1", EPOCH, 7)], id="said in an earlier epoch only"),
+        pytest.param([known(A, epoch=1, deleted=True)], [], [(DELETED, "u1", EPOCH, 7)], id="gone in an earlier epoch"),
+        pytest.param(
+            [known(A, epoch=1, deleted=True)],
+            [TAKEN],
+            [(DELETED, "u1", EPOCH, 7), (CREATED, "u2", EPOCH, 7)],
+            id="new uid, old one gone in an earlier epoch",
+        ),
     ],
 )
 def test_a_pass_publishes_what_the_broker_does_not_know(before, listed, expected):
@@ -126,6 +133,13 @@ def test_R16_what_a_pass_said_before_it_knew_of_the_restore_is_said_again_in_the
     made = inventory(known(observed("z", uid="u9", version=500)), known(A))
     changes, _ = full_pass(made, CHANGED, version="100")
     assert said(changes) == [(UPDATED, "u1", EPOCH, 7), (UPDATED, "u1", NOW_S, 7), (DELETED, "u9", NOW_S, 7)]
+
+
+def test_R16_a_restore_is_noticed_although_the_storage_of_the_broker_is_lost_too():
+    made = inventory(known(A))
+    made.reload({})
+    changes, _ = full_pass(made, observed("b", uid="u2", version=3), version="9")
+    assert said(changes)[-1] == (UPDATED, "u2", NOW_S, 0)
 
 
 def test_R16_an_epoch_grows_even_when_the_clock_does_not():
@@ -350,16 +364,22 @@ def event(change):
 
 
 def test_R38_a_repair_is_not_swallowed_by_the_window_in_which_the_broker_knows_ids():
-    stream, made = Stream(), inventory()
+    made = inventory()
     said_live = [event(change) for found in (A, CHANGED) for change in live(made, found)]
     late = event(live(inventory(known(observed(version=9))), A)[0])  # of a leader that was paused
-    for one in (*said_live, late):
-        stream.publish(one)
-    made.reload(stream.inventory())
-    for change in full_pass(made, CHANGED)[0]:
-        stream.publish(event(change))
-    assert stream.events[-1].digest == CHANGED.digest
-    assert stream.duplicates == 0
+    window = {one.id for one in (*said_live, late)}
+    made.reload(dict([known(A, sequence=len(window))]))
+    [repair] = [event(change) for change in full_pass(made, CHANGED)[0]]
+    assert repair.digest == CHANGED.digest
+    assert repair.id not in window
+
+
+@pytest.mark.parametrize(
+    ("version", "uids"), [(21, ["u1", "u2"]), (9, ["u2"])], ids=["a later owner", "an earlier owner"]
+)
+def test_R28_a_delete_of_a_later_owner_shows_that_the_former_one_is_gone(version, uids):
+    changes = inventory(known(A)).remove(observed("a", uid="u2", version=version))
+    assert [(change.type, change.uid) for change in changes] == [(DELETED, uid) for uid in uids]
 
 
 # ---- models
@@ -374,6 +394,17 @@ def test_models_are_sticky_and_in_order():
 def test_models_are_taken_over_from_the_broker():
     [change] = live(inventory(known(A, models=("9",))), CHANGED)
     assert change.models == ("9", "2")
+
+
+@pytest.mark.parametrize(
+    "held", [[], [known(TAKEN)], [known(A)]], ids=["storage lost", "another owner's message", "a late message"]
+)
+def test_models_are_remembered_when_the_broker_no_longer_names_them(held):
+    made = inventory(known(A, models=("9",)))
+    made.reload(dict(held))
+    made.begin_pass()
+    change = made.observe(observed("a", version=30), live=False, now_s=NOW_S)[-1]
+    assert change.models == ("9",)
 
 
 def test_models_belong_to_a_uid():

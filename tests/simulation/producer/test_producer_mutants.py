@@ -1,0 +1,110 @@
+"""A simulation that finds nothing proves nothing: without each of these rules of the producer it must fail.
+
+Each mutant takes one rule out; the simulation has 1,000 histories to kill it.
+"""
+
+import msgspec
+import pytest
+
+from producer import changes, inventory, outbox, watch
+from producer.inventory import Epoch, Inventory
+from producer.states import OpenWatch
+from shared.events import MESSAGE_ID, EventType
+from tests.simulation.producer.history import failure, of
+
+HISTORIES_MAX = 1000
+
+
+def died_after() -> int:
+    """Return how many histories the mutant survived, and one more."""
+    return next((seed + 1 for seed in range(HISTORIES_MAX) if failure(of(seed))), 0)
+
+
+def without_sequence_in_synthetic_ids(patch):
+    # Only in the broker's window: `ce-id` is parsed again, and a header that does not decode would be too easy a prey.
+    def encode(event):
+        headers = real(event)
+        plain = msgspec.structs.replace(event, corrects=None)
+        return headers | {MESSAGE_ID: real(plain)[MESSAGE_ID]}
+
+    real = outbox.encode
+    patch.setattr(outbox, "encode", encode)
+
+
+def without_epoch(patch):
+    def begin(self, now_s):
+        self.value = self.value or now_s
+
+    patch.setattr(Epoch, "begin", begin)
+
+
+def without_scope(patch):
+    patch.setattr(inventory, "_within", lambda _scope, _key: True)
+
+
+def without_saying_again_what_an_earlier_epoch_said(patch):
+    def changes_of(entry, found, epoch, **kwargs):
+        return real(msgspec.structs.replace(entry, epoch=epoch) if entry is not None else None, found, epoch, **kwargs)
+
+    real = inventory.changes_of
+    patch.setattr(inventory, "changes_of", changes_of)
+
+
+def without_delete_before_the_next_owner(patch):
+    def changes_of(entry, found, *args, **kwargs):
+        return real(entry, found, *args, **kwargs)[-1:]
+
+    real = inventory.changes_of
+    patch.setattr(inventory, "changes_of", changes_of)
+
+
+def without_sticky_models(patch):
+    patch.setattr(changes, "carried_by", lambda _entry, found, _carried: (found.model,) if found.model else ())
+
+
+def without_list_after_expiry(patch):
+    def relist(memory, trouble):
+        return watch._back_off(watch.Watching(memory, "999999"), trouble)
+
+    patch.setattr(watch, "_relist", relist)
+
+
+def without_deletes_of_a_pass(patch):
+    real = Inventory.end_pass
+
+    def end_pass(self, version, **kwargs):
+        outcome = real(self, version, **kwargs)
+        kept = tuple(change for change in outcome.changes if change.type is not EventType.DELETED)
+        return msgspec.structs.replace(outcome, changes=kept)
+
+    patch.setattr(Inventory, "end_pass", end_pass)
+
+
+def with_deletes_from_a_cut_initial_state(patch):
+    def initial(state, item):
+        if not isinstance(item, watch.Closed | watch.Lost):
+            return real(state, item)
+        state, effects = real(state, watch.Bookmark("11", initial_end=True))
+        return state, (*effects, OpenWatch("11"))
+
+    real = watch._initial
+    patch.setattr(watch, "_initial", initial)
+
+
+MUTANTS = [
+    without_sequence_in_synthetic_ids,
+    without_epoch,
+    without_scope,
+    without_saying_again_what_an_earlier_epoch_said,
+    without_delete_before_the_next_owner,
+    without_sticky_models,
+    without_list_after_expiry,
+    without_deletes_of_a_pass,
+    with_deletes_from_a_cut_initial_state,
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_the_simulation_kills_a_producer(mutant, monkeypatch):
+    mutant(monkeypatch)
+    assert 0 < died_after() <= HISTORIES_MAX
