@@ -30,7 +30,7 @@ format: venv ## rewrite the sources in the house format
 	$(BIN)/ruff check --fix .
 
 test: venv ## all tests that need no cluster
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 simulate: venv ## random histories of the producer: SEED=0 HISTORIES=10000
 	$(BIN)/python -m tests.simulation.producer $(or $(SEED),0) $(or $(HISTORIES),10000)

@@ -191,7 +191,8 @@ async def test_R37_a_hung_call_is_given_up_before_the_next_is_due_and_ends_leade
     api.trouble = hang
     await asyncio.sleep(20)
     assert first.ended == [pytest.approx(last_renewal + 10, abs=0.02)]
-    assert len([at for at, _, _ in api.calls if last_renewal < at < last_renewal + 10]) >= 3
+    # Two at least, however the pauses between the calls are spread: the first was given up.
+    assert len([at for at, _, _ in api.calls if last_renewal < at < last_renewal + 10]) >= 2
 
 
 @virtual
