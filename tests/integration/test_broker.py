@@ -8,7 +8,6 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 from nats.aio.client import ServerVersion
@@ -20,22 +19,17 @@ from shared.errors import RefusedToStartError, UnreachableError
 from shared.objects import Kind, ObjectKey
 from shared.streams import ensure_consumer, ensure_streams, stream_configs, stream_names
 from shared.subjects import Subjects
+from tests.eventually import eventually
 
 SMALL = 64 * 1024 * 1024
 
 
 def settings(*urls: str, **others: object) -> BrokerSettings:
-    return BrokerSettings(nats_url=urls, stream_max_bytes=SMALL, **others)  # type: ignore[arg-type]
+    return BrokerSettings(nats_url=urls, stream_max_bytes=SMALL, **others)
 
 
 def must_not_close() -> None:
     raise AssertionError("the connection was given up for good")
-
-
-async def until(condition: Callable[[], bool], within_s: float = 10) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():  # noqa: ASYNC110 - the state is nats-py's or another process's: nobody sets an event
-            await asyncio.sleep(0.01)
 
 
 @pytest.fixture
@@ -68,7 +62,7 @@ async def test_a_killed_server_comes_back_on_its_port_with_what_it_acknowledged(
     await server.start()
     assert server.url == url
     assert server.pid != pid
-    await until(lambda: broker.client.is_connected)
+    await eventually(lambda: broker.client.is_connected)
     assert (await broker.jetstream.get_last_msg("ISVC_EVENTS", "isvc.c.evt.0.isvc.ns.name")).data == b"kept"
 
 
@@ -89,7 +83,7 @@ async def test_a_start_that_is_cancelled_leaves_no_process(tmp_path, monkeypatch
     monkeypatch.setattr("sandbox.broker._port_of", lambda _: 0)  # it will never look ready
     server = NatsServer(tmp_path)
     starting = asyncio.create_task(server.start())
-    await until(lambda: any(tmp_path.glob("*.ports")))
+    await eventually(lambda: any(tmp_path.glob("*.ports")))
     process = server._process
     starting.cancel()
     await asyncio.wait([starting])
@@ -114,7 +108,7 @@ async def test_the_broker_may_come_later_than_we(tmp_path):
     broker = Broker(settings(server.url), on_closed=must_not_close)
     broker.on_event(told.append)
     connecting = asyncio.create_task(broker.connect())
-    await until(lambda: "ConnectionRefusedError" in told)
+    await eventually(lambda: "ConnectionRefusedError" in told)
     async with server:
         await asyncio.wait_for(connecting, 5)
         assert await broker.round_trip()
@@ -134,7 +128,7 @@ async def test_hooks_run_after_a_reconnect_and_one_that_fails_harms_nobody(serve
     for times in (1, 2):
         await server.kill()
         await server.start()
-        await until(lambda: len(ran) == times)  # noqa: B023 - awaited inside the iteration
+        await eventually(lambda: len(ran) == times)  # noqa: B023 - awaited inside the iteration
         assert await broker.round_trip()
     assert events.count("disconnected") == 2
     assert events.count("reconnected") == 2
@@ -144,10 +138,10 @@ async def test_hooks_run_after_a_reconnect_and_one_that_fails_harms_nobody(serve
 async def test_a_frozen_broker_is_noticed_and_the_connection_replaced(server, broker, events):
     client_id = broker.client.client_id
     server.pause()
-    await until(lambda: "stalled" in events)  # the watchdog, unasked
+    await eventually(lambda: "stalled" in events)  # the watchdog, unasked
     assert broker.round_trip_age_s() > 2
     server.resume()
-    await until(lambda: "reconnected" in events)
+    await eventually(lambda: "reconnected" in events)
     assert broker.client.client_id != client_id
     assert await broker.round_trip()
     assert broker.round_trip_age_s() < 1
@@ -159,7 +153,7 @@ async def test_a_dead_read_loop_is_noticed_although_the_client_calls_itself_conn
     await asyncio.sleep(0)
     assert broker.client.is_connected
     assert not await broker.round_trip()
-    await until(lambda: "reconnected" in events, within_s=1)
+    await eventually(lambda: "reconnected" in events, within_s=1)
     assert await broker.round_trip()
 
 
@@ -173,9 +167,9 @@ async def test_unsent_data_does_not_hold_up_the_change_to_another_server(server,
             servers[first_port].pause()
             for _ in range(14):
                 await broker.client.publish("bulk", b"x" * 1_000_000)
-            await until(lambda: "stalled" in told)
-            await until(lambda: "disconnected" in told, within_s=1)  # the kernel would need seconds more
-            await until(lambda: "reconnected" in told)
+            await eventually(lambda: "stalled" in told)
+            await eventually(lambda: "disconnected" in told, within_s=1)  # the kernel would need seconds more
+            await eventually(lambda: "reconnected" in told)
             assert str(broker.client.connected_url.port) != first_port
             assert await broker.round_trip()
             servers[first_port].resume()
@@ -189,7 +183,7 @@ async def test_every_socket_is_told_to_give_up_on_unanswered_data(server, broker
     assert user_timeout_ms() == 6000
     await server.kill()
     await server.start()
-    await until(lambda: "reconnected" in events)
+    await eventually(lambda: "reconnected" in events)
     assert user_timeout_ms() == 6000
 
 
@@ -197,14 +191,14 @@ async def test_a_connection_given_up_for_good_ends_the_process(server):
     closed: list[bool] = []
     async with Broker(settings(server.url), on_closed=lambda: closed.append(True)) as broker:
         broker.client._transport.write(b"RUBBISH\r\n")  # answered with -ERR, upon which nats-py closes
-        await until(lambda: bool(closed))
+        await eventually(lambda: bool(closed))
 
 
 async def test_closing_on_purpose_is_no_alarm_and_does_not_wait_for_a_dead_broker(server):
     broker = Broker(settings(server.url), on_closed=must_not_close)
     await broker.connect()
     await server.kill()
-    await until(lambda: not broker.client.is_connected)
+    await eventually(lambda: not broker.client.is_connected)
     await asyncio.wait_for(broker.close(), 2)
     assert broker.client.is_closed
 
@@ -231,7 +225,7 @@ async def test_what_is_buffered_is_sent_before_the_close(server, broker):
     await other.connect()
     await other.client.publish("x", b"last words")
     await other.close()
-    await until(lambda: got == [b"last words"])
+    await eventually(lambda: got == [b"last words"])
 
 
 class FakeServer:
@@ -282,7 +276,7 @@ async def test_credentials_are_not_sent_in_plain_text_when_tls_was_asked_for():
         broker = Broker(settings(url.replace("nats://", "tls://me:hunter2@")), on_closed=must_not_close)
         broker.on_event(told.append)
         connecting = asyncio.create_task(broker.connect())
-        await until(lambda: "SecureConnWantedError" in told)
+        await eventually(lambda: "SecureConnWantedError" in told)
         connecting.cancel()
         await asyncio.wait([connecting])
     assert b"hunter2" not in fake.received

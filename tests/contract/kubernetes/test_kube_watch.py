@@ -131,7 +131,7 @@ async def test_f12_bookmarks_come_each_interval_and_before_the_end_and_move_with
 
 async def test_f12_a_short_watch_gets_no_bookmark(place: Place, target: Target):
     if not target.is_real:
-        pytest.skip("the sandbox's interval is shortened here: see test_cluster_watch.py for its schedule")
+        pytest.skip("the sandbox's interval is shortened here: see tests/unit/sandbox/test_cluster_store.py")
     created = await place.create("m")
     query = {"allowWatchBookmarks": "true", "timeoutSeconds": 5, "resourceVersion": version(created)}
     async with watch(place.client, place.path, **query) as stream:

@@ -15,7 +15,7 @@ def drawn(width: int) -> list[str]:
     console = Console(width=width, file=io.StringIO(), color_system=None)
     first, *others = rows(right().seen)
     console.print(table([replace(first, latency="12345"), *others], width))
-    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # a StringIO
+    return console.file.getvalue().splitlines()
 
 
 @pytest.mark.parametrize("width", [70, 80, 91, 92, 100, 140])

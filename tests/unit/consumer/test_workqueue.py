@@ -272,7 +272,7 @@ def test_what_a_failed_try_settled_is_settled_for_the_one_that_replaces_it(queue
 
 
 def test_what_does_not_decode_is_replaced_by_nothing(queue):
-    broken = [Work(KEY, FakeMessage(sequence), failure=ValueError("x")) for sequence in (1, 2)]  # type: ignore[arg-type]
+    broken = [Work(KEY, FakeMessage(sequence), failure=ValueError("x")) for sequence in (1, 2)]
     for work in (*broken, look_work(sequence=3), small_work(4)):
         assert queue.add(work, 0.0) == []
     assert len(queue.held()) == 4

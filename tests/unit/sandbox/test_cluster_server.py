@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
@@ -16,6 +16,7 @@ from sandbox.cluster.play import CaptureError, read
 from sandbox.cluster.status import ApiError
 from sandbox.cluster.store import History
 from sandbox.faults import Fault
+from tests.eventually import eventually
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 ISVCS = "/apis/serving.kserve.io/v1beta1/inferenceservices"
@@ -64,12 +65,6 @@ async def _all(client: httpx.AsyncClient, number: int, path: str = ISVCS, **quer
             if len(found) == number:
                 break
     return found
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 - the condition is another component's state, which signals nothing
-            await asyncio.sleep(0.01)
 
 
 # --- Python ---
@@ -233,7 +228,7 @@ async def test_foreground_deletion_ends_by_itself(cluster: ClusterSandbox, clien
     one = "/apis/serving.kserve.io/v1beta1/namespaces/ns/inferenceservices/m"
     answer = await client.request("DELETE", one, json={"propagationPolicy": "Foreground"})
     assert answer.json()["metadata"]["finalizers"] == ["foregroundDeletion"]
-    await until(lambda: cluster.get("InferenceService", "ns", "m") is None)
+    await eventually(lambda: cluster.get("InferenceService", "ns", "m") is None)
 
 
 async def test_the_played_kserve_makes_an_object_ready_and_lets_it_go():
@@ -269,7 +264,7 @@ async def test_the_disallowed_list_of_kserves_configuration_is_read():
         cluster.create(config | {"data": {"inferenceService": listed}})
         uid = cluster.create(isvc("m"))["metadata"]["uid"]
 
-        await until(lambda: uid in cluster.controller.deployed and cluster.controller.deployed[uid].step == 6)
+        await eventually(lambda: uid in cluster.controller.deployed and cluster.controller.deployed[uid].step == 6)
         cluster.patch("InferenceService", ("ns", "m"), {"metadata": {"annotations": {"example.com/id": "1"}}})
         assert cluster.controller._work == {}
         cluster.patch("InferenceService", ("ns", "m"), {"metadata": {"annotations": {"example.com/other": "1"}}})

@@ -97,7 +97,10 @@ async def test_requests_beyond_the_connections_of_the_database_are_told_that_not
     assert await statuses(lambda _: client.get(f"{API}/inference_services/11")) == {200: 5, 404: 3}
     assert await statuses(lambda _: client.get(f"{API}/inference_services")) == {200: 5, 400: 3}
     service = {"registeredModelId": "1", "servingEnvironmentId": "8"}
-    create = lambda number: client.post(f"{API}/inference_services", json={**service, "name": str(number)})  # noqa: E731
+
+    def create(number):
+        return client.post(f"{API}/inference_services", json={**service, "name": str(number)})
+
     assert await statuses(create) == {201: 5, 404: 3}
     assert (await client.get(f"{API}/inference_services/11")).status_code == 200
 

@@ -29,7 +29,7 @@ def log():
 
     def start(log_format: str, level: str = "INFO") -> io.StringIO:
         streams.append(io.StringIO())
-        set_up_logging(LogSettings(log_format=log_format, log_level=level), streams[0])  # type: ignore[arg-type]
+        set_up_logging(LogSettings(log_format=log_format, log_level=level), streams[0])
         return streams[0]
 
     yield start
