@@ -1,6 +1,13 @@
 """Standard output, for commands that have more to do at their end than to stop writing."""
 
+import logging
+from typing import Any, Final
+
+import msgspec
 from rich.console import Console
+from rich.text import Text
+
+_PLAIN_WIDTH: Final = 1000  # a file has no edge: a sentence is a line
 
 
 class Output(Console):
@@ -14,3 +21,26 @@ class Output(Console):
             super().on_broken_pipe()
         except SystemExit as ending:
             raise BrokenPipeError("nobody reads the output any more") from ending
+
+
+def silence_logs() -> None:
+    """Log nothing: what goes wrong in a command is told by its one sentence."""
+    logging.getLogger().setLevel(logging.CRITICAL)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console for what a command shows: on a terminal as wide as that, in a file without edge and colours."""
+    found = Output(highlight=False, stderr=stderr)
+    return found if found.is_terminal else Output(highlight=False, stderr=stderr, no_color=True, width=_PLAIN_WIDTH)
+
+
+def write_json(document: Any) -> None:
+    """Write a document for programs."""
+    text = msgspec.json.format(msgspec.json.encode(document)).decode()
+    Output(soft_wrap=True).print(Text(text))
+
+
+def failed(command: str, sentence: str, code: int) -> int:
+    """Say why a command ends, and return its exit code."""
+    Console(stderr=True, soft_wrap=True).print(Text(f"isvc-sync {command}: {sentence}"))
+    return code

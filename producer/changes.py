@@ -13,15 +13,23 @@ from shared.objects import ObjectKey, compare_resource_versions
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """The last event of one object. `sequence` is its place in the stream, 0 while it is not acknowledged."""
+    """The last event of one object.
+
+    `deleted_at` is the Unix second in which its delete was seen, 0 while it lives. `sequence` is the place in the
+    stream of the last message that is acknowledged, 0 when there is none.
+    """
 
     uid: str
     epoch: int
     resource_version: str
     digest: str
     models: tuple[str, ...]
-    deleted: bool
+    deleted_at: int = 0
     sequence: int = 0
+
+    @property
+    def deleted(self) -> bool:
+        return self.deleted_at > 0
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -44,13 +52,14 @@ class Change(msgspec.Struct, frozen=True):
 def contradicts(entry: Entry, found: Observed, epoch: int) -> bool:
     """Whether an object cannot be in the same numbering of resourceVersions as what the broker knows of its name.
 
-    The next owner of a name was created after the last one had gone, so it cannot be older than that.
+    The next owner of a name was created after the last one had gone, so it cannot be older than that. It may be at the
+    same version: a delete that nobody saw is published at the version of whoever was found in the place.
     """
     if entry.epoch != epoch:
         return False
     order = compare_resource_versions(found.resource_version, entry.resource_version)
     if entry.uid != found.uid:
-        return order <= 0
+        return order < 0 or (order == 0 and not entry.deleted)
     same_place_other_content = order == 0 and comparable(entry, found) and entry.digest != found.digest
     return entry.deleted or order < 0 or same_place_other_content
 

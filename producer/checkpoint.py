@@ -1,4 +1,4 @@
-"""How far the watch may be trusted to be in the broker. Pure; kept by `producer/reflector.py`, one per kind."""
+"""How far the watch may be trusted to be in the broker. Pure; kept by `producer/relay.py`, one per watch."""
 
 
 class Checkpoint:
@@ -14,6 +14,11 @@ class Checkpoint:
     @property
     def position(self) -> str:
         return next(iter(self._open.values()))[1] if self._open else self._position
+
+    @property
+    def seen(self) -> str:
+        """How far the watch has come, acknowledged or not; empty before the first list is complete."""
+        return self._position
 
     def reset(self, position: str) -> None:
         """Begin anew behind a complete pass, all of whose events are newer or repeated by the next one."""

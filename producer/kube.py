@@ -7,39 +7,81 @@ loop. Whatever goes wrong is an item, too; nothing but cancellation is raised.
 import random
 import time
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Final
+from urllib.parse import quote
 
 import httpx
+from msgspec import DecodeError, Struct, json
 
-from producer.items import Closed, Item, LineSplitter, Lost, Malformed, Reader, Refused, Silent
-from shared.errors import TransientError
-from shared.kubernetes_errors import Answer
+from producer.items import TOO_LARGE, Closed, Item, Lost, Malformed, Page, Refused, Silent, Watched
+from producer.reading import LineSplitter, Reader
+from shared.errors import TransientError, UnreachableError
+from shared.kubernetes_errors import Answer, raise_for, translated
+from shared.objects import ObjectKey, compare_resource_versions
 
 PAGE_SIZE: Final = 500
 WATCH_S: Final = (240, 480)  # spread, so that not all watches of a server end together
 _JSON: Final = "application/json"
 
 
-class WatchApi:
-    """List and watch of one kind, in one namespace or in all.
+class Clients(Struct, frozen=True):
+    """Two ways to one API server: a full watch must not stand in the way of a list.
 
-    `watching` is the client for streams: its read timeout is the limit of inactivity. `control` is for lists.
+    `watching` is for streams: its read timeout is the limit of inactivity. `control` is for everything else.
     """
 
-    def __init__(
-        self, reader: Reader, *, watching: httpx.AsyncClient, control: httpx.AsyncClient, namespace: str = ""
-    ) -> None:
+    watching: httpx.AsyncClient
+    control: httpx.AsyncClient
+
+
+class _Metadata(Struct):
+    uid: str = ""
+
+
+class _Identity(Struct):
+    metadata: _Metadata
+
+
+class WatchApi:
+    """List and watch of one kind, in one namespace or in all, of the objects with the labels of `selector` or of all.
+
+    Raises nothing: what goes wrong is an item. Only `uid_of` has no stream to say it in.
+    """
+
+    def __init__(self, reader: Reader, clients: Clients, *, namespace: str = "", selector: str = "") -> None:
         scope = f"/namespaces/{namespace}" if namespace else ""
-        self._path = f"/apis/{reader.kind.api_version}{scope}/{reader.kind.plural}"
+        self.watched = Watched(reader.kind, namespace)
+        self._path = f"/apis/{reader.api_version}{scope}/{reader.kind.plural}"
+        self._selected = {"labelSelector": selector} if selector else {}
         self._reader = reader
-        self._watching = watching
-        self._control = control
+        self._clients = clients
+
+    async def uid_of(self, key: ObjectKey) -> str | None:
+        """Return the uid of an object, whatever its labels; None when there is none.
+
+        Raises an IsvcSyncError when there is no answer.
+        """
+        kind, what = self._reader.kind, f"reading {key}"
+        namespace, name = quote(key.namespace, safe=""), quote(key.name, safe="")
+        path = f"/apis/{self._reader.api_version}/namespaces/{namespace}/{kind.plural}/{name}"
+        with translated(what):
+            response = await self._clients.control.get(path)
+        if response.status_code == httpx.codes.NOT_FOUND and Answer.of(response).reason == "NotFound":
+            return None
+        raise_for(response, what)  # a 404 without that reason: the kind is not installed, which says nothing
+        try:
+            return json.decode(response.content, type=_Identity).metadata.uid
+        except DecodeError as error:
+            raise UnreachableError(f"{what}: the answer is no object") from error
 
     async def page(self, token: str) -> Item:
         """Read one page; resourceVersion stays unset, so the list is consistent and never an old cache's."""
-        params = {"limit": str(PAGE_SIZE)} | ({"continue": token} if token else {})
+        return await self._page({"limit": str(PAGE_SIZE)} | ({"continue": token} if token else {}))
+
+    async def _page(self, params: Mapping[str, str]) -> Item:
         try:
-            response = await self._control.get(self._path, params=params)
+            response = await self._clients.control.get(self._path, params={**self._selected, **params})
         except httpx.ReadTimeout:
             return Silent()
         except (httpx.RequestError, TransientError) as error:  # also an encoding that is none
@@ -50,18 +92,33 @@ class WatchApi:
         """Open a watch that begins with the whole, consistent state (WatchList)."""
         return self._stream({"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"})
 
-    def watch(self, resource_version: str) -> AsyncGenerator[list[Item], None]:
-        """Open a watch of what happens after `resource_version`."""
-        return self._stream({"resourceVersion": resource_version})
+    async def watch(self, resource_version: str, known: str = "") -> AsyncGenerator[list[Item], None]:
+        """Open a watch of what happens after `resource_version`, unless the server is behind `known`.
+
+        Over an etcd that was put back to an older copy it would be silent until its numbers have caught up, and then
+        leave out what was put back. The resourceVersion of a consistent list says it at once.
+        """
+        known = known or resource_version
+        now = await self._page({"limit": "1"})
+        if isinstance(now, Page) and compare_resource_versions(now.resource_version, known) >= 0:
+            async with aclosing(self._stream({"resourceVersion": resource_version})) as stream:
+                async for items in stream:
+                    yield items
+        elif isinstance(now, Page):
+            said = f"a list is at {now.resource_version}, the watch was at {known}"
+            yield [Refused(504, "Timeout", said, (TOO_LARGE,))]
+        else:
+            yield [now]
 
     async def _stream(self, how: Mapping[str, str]) -> AsyncGenerator[list[Item], None]:
         limit_s = str(random.randint(*WATCH_S))  # noqa: S311 - spread, no secret
-        params = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": limit_s, **how}
+        params = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": limit_s}
+        params |= {**self._selected, **how}
         # No compression: it would hold small events back until a block is full.
         headers = {"Accept-Encoding": "identity"}
         began = time.monotonic()
         try:
-            async with self._watching.stream("GET", self._path, params=params, headers=headers) as response:
+            async with self._clients.watching.stream("GET", self._path, params=params, headers=headers) as response:
                 if not response.is_success:
                     await response.aread()
                 trouble = _answer_trouble(response)

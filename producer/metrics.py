@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from producer.items import Watched
 from producer.outbox import TEMPLATE
 from shared.objects import Kind
 from shared.telemetry import Metrics
@@ -18,6 +19,7 @@ class ProducerMetrics:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
+        self._open: dict[Watched, bool] = {}
 
     def sent(self, duration_s: float) -> None:
         self._metrics.sent_messages.add(1, _MESSAGING)
@@ -26,11 +28,17 @@ class ProducerMetrics:
     def refused(self, code: str) -> None:
         self._metrics.sent_messages.add(1, {**_MESSAGING, "error.type": code})
 
-    def connected(self, kind: Kind, *, connected: bool) -> None:
-        self._metrics.watch_connected.set(int(connected), {"kind": kind})
+    def connected(self, watched: Watched, *, connected: bool) -> None:
+        """Show a kind as connected while all its watches are."""
+        self._open[watched] = connected
+        every = all(is_open for each, is_open in self._open.items() if each.kind == watched.kind)
+        self._metrics.watch_connected.set(int(every), {"kind": watched.kind})
 
-    def trouble(self, kind: Kind, reason: str) -> None:
-        self._metrics.watch_restarts.add(1, {"kind": kind, "reason": reason})
+    def trouble(self, watched: Watched, reason: str) -> None:
+        self._metrics.watch_restarts.add(1, {"kind": watched.kind, "reason": reason})
+
+    def missed(self, kind: Kind, what: str, count: int) -> None:
+        self._metrics.watch_missed.add(count, {"kind": kind, "type": what})
 
     def synthetic(self, kind: Kind, what: str) -> None:
         self._metrics.relist_synthetic_events.add(1, {"kind": kind, "type": what})

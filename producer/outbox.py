@@ -33,12 +33,13 @@ TEMPLATE: Final = "isvc.{cluster}.evt.{shard}.{kind}.{namespace}.{name}"
 class Source(Struct, frozen=True):
     """Whose events these are, and for which broker.
 
-    `max_payload_bytes` is what the broker takes at present, headers included. `now` is the wall clock: when something
-    was seen is part of an event.
+    `api_version` is the group and version of a kind. `max_payload_bytes` is what the broker takes at present, headers
+    included. `now` is the wall clock: when something was seen is part of an event.
     """
 
     cluster_id: str
     subjects: Subjects
+    api_version: Callable[[Kind], str]
     max_payload_bytes: Callable[[], int]
     now: Callable[[], float] = time.time
 
@@ -67,6 +68,7 @@ class Outbox:
             headers = encode(msgspec.structs.replace(event, truncated=True))
             encoded = msgspec.json.encode(truncate(body))
             logger.warning("object is too large for the broker: published truncated", extra={"object": str(change.key)})
+        subject = self._source.subjects.event(change.key)
         span = self._tracer.start_span(
             f"send {TEMPLATE}",
             kind=SpanKind.PRODUCER,
@@ -75,7 +77,7 @@ class Outbox:
                 "messaging.operation.type": "send",
                 "messaging.operation.name": "publish",
                 "messaging.destination.template": TEMPLATE,
-                "messaging.destination.name": self._source.subjects.event(change.key),
+                "messaging.destination.name": subject,
                 "messaging.message.id": event.id,
             },
         )
@@ -86,7 +88,6 @@ class Outbox:
             span.end()
             acknowledged(sequence)
 
-        subject = self._source.subjects.event(change.key)
         await self._publisher.put(Message(str(change.key), subject, encoded, headers, done))
 
     async def announce(self, kind: Kind, marker: SyncMarker) -> None:
@@ -111,10 +112,9 @@ class Outbox:
                 logger.warning("the last state of an object cannot be read yet", extra={"error": str(error)})
                 await asyncio.sleep(_READ_AGAIN_S)
         if stored is None:
-            return msgspec.structs.replace(change, corrects=0), _known(change)
-        return msgspec.structs.replace(change, corrects=stored.sequence), _decoded(stored.body, change) or _known(
-            change
-        )
+            return msgspec.structs.replace(change, corrects=0), _known(change, self._source)
+        body = _decoded(stored.body, change) or _known(change, self._source)
+        return msgspec.structs.replace(change, corrects=stored.sequence), body
 
 
 def _event(change: Change, source: Source) -> Event:
@@ -137,12 +137,12 @@ def _size(headers: dict[str, str], body: bytes) -> int:
     return _HEADER_SPARE_BYTES + sum(len(name) + len(value) + 4 for name, value in headers.items()) + len(body)
 
 
-def _known(change: Change) -> dict[str, Any]:
+def _known(change: Change, source: Source) -> dict[str, Any]:
     """Return what is known of an object whose last state is lost: who it was."""
     key = change.key
     identity = {"name": key.name, "namespace": key.namespace, "uid": change.uid}
     return {
-        "apiVersion": key.kind.api_version,
+        "apiVersion": source.api_version(key.kind),
         "kind": key.kind.kubernetes_kind,
         "metadata": {**identity, "resourceVersion": change.resource_version, "labels": {}, "annotations": {}},
         "spec": {},

@@ -47,6 +47,35 @@ class LeaseSettings(Struct, frozen=True, kw_only=True):
     ] = None
 
 
+def _label_selector(selector: str) -> None:
+    """Refuse what is surely no label selector; the API server judges the rest. Raises ValueError."""
+    if selector.startswith("{") or ":" in selector:
+        raise ValueError("must be a label selector as kubectl takes it, such as team=fraud,stage!=test")
+
+
+class SelectionSettings(Struct, frozen=True, kw_only=True):
+    """Which objects are published; of all others, nothing leaves the cluster."""
+
+    namespaces: Annotated[
+        tuple[str, ...],
+        Meta(description="Namespaces to watch, one by one, with rights in these only; unset: all"),
+    ] = ()
+    namespace_selector: Annotated[
+        str,
+        Meta(
+            description="Label selector for namespaces to watch; not with NAMESPACES",
+            extra={"check": _label_selector},
+        ),
+    ] = ""
+    object_selector: Annotated[
+        str,
+        Meta(
+            description="Label selector for objects. One that stops matching is not deleted: it stays as last seen",
+            extra={"check": _label_selector},
+        ),
+    ] = ""
+
+
 class ProducerSettings(Struct, frozen=True, kw_only=True):
     """All that the producer reads from its environment. The naming must be the consumer's, too."""
 
@@ -55,6 +84,14 @@ class ProducerSettings(Struct, frozen=True, kw_only=True):
         tuple[Kind, ...],
         Meta(description="Kinds to watch: isvc (InferenceService), llmisvc (LLMInferenceService)"),
     ] = tuple(Kind)
+    selection: SelectionSettings = SelectionSettings()
+    audit_interval_s: Annotated[
+        int,
+        Meta(ge=1, description="Seconds, give or take a third, between lists that show whether the watch tells all"),
+    ] = 2700
+    forget_after_s: Annotated[
+        int, Meta(ge=10, description="Seconds after which a delete that all consumers have taken leaves the stream")
+    ] = 7 * 24 * 3600
     broker: BrokerSettings = BrokerSettings()
     cluster: ClusterSettings = ClusterSettings()
     lease: LeaseSettings = LeaseSettings()

@@ -128,16 +128,18 @@ Step = tuple[State, tuple[Effect, ...]]
 QUIET: Final = frozenset({"closed", "expired", "resync"})  # the daily life of a watch
 HELD: Final = (
     "too many objects are gone at once; their deletes are held until a second list agrees, or, when none is left at "
-    "all, until an object of the kind exists again"
+    "all, until a person says that it is true: `isvc-sync release` shows and releases them"
 )
 SENTENCES: Final = {
-    "absent": "the kind is not installed in the cluster; waiting for it, nothing counts as deleted",
+    "absent": "the kind is not installed in the cluster (or not in LLMISVC_API_VERSION); waiting for it, "
+    "nothing counts as deleted",
     "forbidden": "the API server refuses: grant get, list and watch on the kind to the producer",
     "unauthorized": "the API server does not accept the credentials",
     "unidentified": "an object cannot be identified",
     "inventory": "the inventory cannot be read yet",
     "closed": "the watch was ended by the server",
     "expired": "the position of the watch has expired; listing again",
+    "refused": "the API server refuses the request; are OBJECT_SELECTOR and NAMESPACES right?",
     "restored": "the API server is behind the watch; was etcd restored? Listing again",
     "resync": "listing again",
 }

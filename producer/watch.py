@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from producer.items import (
+    TOO_LARGE,
     Begin,
     Bookmark,
     Closed,
@@ -74,12 +75,13 @@ def start() -> Step:
 def step(state: State, item: Item) -> Step:  # noqa: C901, PLR0911 - a table, one row per case
     """Return what follows when `item` arrives in `state`."""
     match state, item:
-        case BackingOff(), Resync():
-            return BackingOff(state.memory, Expired(state.memory)), ()
-        case Expired(), Resync():
-            return state, ()
-        case _, Resync(reason):
-            return Expired(state.memory), (Trouble("resync", reason), Settle())
+        case BackingOff(), Resync(_, probe):
+            memory = _probing(state.memory, probe=probe)
+            return BackingOff(memory, Expired(memory)), ()
+        case Expired(), Resync(_, probe):
+            return Expired(_probing(state.memory, probe=probe)), ()
+        case _, Resync(reason, probe):
+            return Expired(_probing(state.memory, probe=probe)), (Trouble("resync", reason), Settle())
         case Expired(memory), Begin():
             return _begin(memory)
         case BackingOff(then=Watching() as then), Waited():
@@ -274,6 +276,10 @@ def _healthy(memory: Memory) -> Memory:
     return msgspec.structs.replace(memory, failures=0) if memory.failures else memory
 
 
+def _probing(memory: Memory, *, probe: bool) -> Memory:
+    return msgspec.structs.replace(memory, watch_list=True) if probe else memory
+
+
 def _unstuck(memory: Memory) -> Memory:
     return msgspec.structs.replace(memory, stuck_at="") if memory.stuck_at else memory
 
@@ -298,7 +304,7 @@ def _trouble(item: Refused | Closed | Lost | Silent | Malformed | Unidentified) 
 def _refusal_reason(item: Refused) -> str:
     if item.code == 410 or item.reason in {"Expired", "Gone"}:
         return "expired"
-    if "ResourceVersionTooLarge" in item.causes:
+    if TOO_LARGE in item.causes:
         return "restored"  # the server is behind us: etcd was put back to an older copy
     fixed = {401: "unauthorized", 403: "forbidden", 404: "absent", 429: "throttled"}
     return fixed.get(item.code, "unavailable" if item.code >= 500 else "refused")

@@ -9,7 +9,8 @@ knows status codes. What an error means for the work at hand is decided in one p
     ├── BadEventError         bytes that are no event of ours: never retried
     ├── TransientError        try again later, without limit
     │   ├── UnreachableError  no connection, a timeout, an answer cut short
-    │   └── UnauthorizedError credentials refused: read them again, then try again
+    │   ├── UnauthorizedError credentials refused: read them again, then try again
+    │   └── NotSentError      held back by ourselves: it had no effect, and says nothing about what was asked
     ├── ConflictError         somebody else wrote first: look again
     ├── NotFoundError         the answer says that it does not exist, from a call whose 404 can be believed
     └── PermanentError        no repetition helps: for a person to see
@@ -49,6 +50,10 @@ class UnreachableError(TransientError):
 
 class UnauthorizedError(TransientError):
     """401 or a proxy's 403: the credentials of this moment do not do."""
+
+
+class NotSentError(TransientError):
+    """Nothing left this process: the server is known to be away or overloaded, or our right to act ends."""
 
 
 class ConflictError(IsvcSyncError):

@@ -5,6 +5,7 @@ object. The headers alone are the producer's inventory, so they hold whatever it
 consumer only.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final, TypeVar
@@ -19,6 +20,8 @@ T = TypeVar("T")
 
 MESSAGE_ID: Final = "Nats-Msg-Id"  # the server's name for the key of its dedupe window, spelt as it wants it
 _SOURCE_PREFIX: Final = "/clusters/"
+_SAFE: Final = "!#$&'()*+,-./:;<=>?@[]^_`{|}~"
+_PLAIN: Final = re.compile(f"[A-Za-z0-9{re.escape(_SAFE)}]*").fullmatch  # nearly all: `quote` takes ten times as long
 _SEQUENCE_DIGITS: Final = 20  # the CloudEvents extension `sequence` is compared as text
 
 
@@ -75,9 +78,10 @@ def digest8(digest: str) -> str:
 
 def encode(event: Event) -> dict[str, str]:
     """Return the headers of an event (the body is the reduced object as JSON)."""
+    event_id = event.id
     plain = {
         "ce-specversion": "1.0",
-        "ce-id": event.id,
+        "ce-id": event_id,
         "ce-source": _SOURCE_PREFIX + event.cluster_id,
         "ce-type": f"io.kserve.{event.key.kind.kubernetes_kind.lower()}.{event.type}.v1",
         "ce-subject": f"{event.key.namespace}/{event.key.name}",
@@ -98,7 +102,7 @@ def encode(event: Event) -> dict[str, str]:
         plain["ce-synthetic"] = "true"
     if event.truncated:
         plain["ce-truncated"] = "true"
-    return {name: _quoted(value) for name, value in plain.items()} | {MESSAGE_ID: _quoted(event.id)}
+    return {name: _quoted(value) for name, value in plain.items()} | {MESSAGE_ID: _quoted(event_id)}
 
 
 def decode(headers: Mapping[str, str] | None) -> Event:
@@ -177,4 +181,4 @@ def decode_marker(headers: Mapping[str, str] | None, body: bytes) -> tuple[str, 
 
 def _quoted(value: str) -> str:
     """Percent-encode what the CloudEvents binding wants encoded: blanks, quotes, percent signs, non-ASCII."""
-    return quote(value, safe="!#$&'()*+,-./:;<=>?@[]^_`{|}~")
+    return value if _PLAIN(value) else quote(value, safe=_SAFE)

@@ -29,11 +29,6 @@ class Kind(StrEnum):
     def plural(self) -> str:
         return self.kubernetes_kind.lower() + "s"
 
-    @property
-    def api_version(self) -> str:
-        """Group and version that we read and write (KServe 0.16 and later serve these)."""
-        return {Kind.ISVC: "serving.kserve.io/v1beta1", Kind.LLMISVC: "serving.kserve.io/v1alpha1"}[self]
-
 
 class ObjectKey(msgspec.Struct, frozen=True, order=True):
     """What an object is called: `<kind>/<namespace>/<name>`. Not its identity: a re-created object has another uid."""

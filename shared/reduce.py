@@ -158,12 +158,16 @@ def _integer(value: Any) -> int | None:
 
 def _fields(rules: Mapping[str, Rule]) -> Rule:
     """Return the rule that keeps exactly these fields of a map (names as in the API), and of them what has a value."""
+    ruled = tuple(rules.items())
 
     def keep(value: Any) -> dict[str, Any] | None:
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             return None
-        parts = ((name, rule(value[name])) for name, rule in rules.items() if name in value)
-        return {name: part for name, part in parts if part is not None}
+        kept = {}
+        for name, rule in ruled:  # a plain loop: this is half of what it costs to read an object
+            if name in value and (part := rule(value[name])) is not None:
+                kept[name] = part
+        return kept
 
     return keep
 

@@ -10,7 +10,8 @@ field, or `Meta(extra={"variable": ...})` where another name is established. REA
 Rules: an empty variable is an unset one; lists are comma-separated; durations and sizes have their unit last in the
 name. Secrets never come by variable, only by the name of a file (`*_FILE`), so settings may be shown to anybody.
 What a type cannot say is checked by a function, `Meta(extra={"check": ...})`: it gets the converted value and raises
-ValueError with the rest of a sentence ("must begin with ...").
+ValueError with the rest of a sentence ("must begin with ..."). What concerns several fields of a group is checked by
+its `__post_init__`, which raises ValueError with a whole sentence.
 """
 
 import difflib
@@ -100,7 +101,13 @@ def _load_group(
             problems.append(
                 f"{_variable(field)} is not set: it must be {_type_text(field.type)}. {_description(field)}."
             )
-    return None if len(problems) > before else group(**values)
+    if len(problems) > before:
+        return None
+    try:
+        return group(**values)
+    except ValueError as error:  # raised on purpose by the group's own __post_init__
+        problems.append(str(error))
+        return None
 
 
 def _convert(field: FieldInfo, raw: str, problems: list[str]) -> Any:

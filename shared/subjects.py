@@ -4,6 +4,8 @@
     <prefix>.<cluster>.look.<shard>.<kind>.<namespace>.<name>    please look at the live object
     <prefix>.<cluster>.sync.<kind>                               the inventory was complete at this moment
     <prefix>.<cluster>.dlq.<kind>.<namespace>.<name>             dead letters, one per object
+    <prefix>.<cluster>.holds                                     a question: what is held back? (in no stream)
+    <prefix>.<cluster>.release                                   end this hold (in no stream)
 
 Cluster, namespace and name are escaped, so that each is one token.
 """
@@ -68,9 +70,9 @@ class Subjects(msgspec.Struct, frozen=True):
     def dead_letter(self, key: ObjectKey) -> str:
         return f"{self._base}.dlq.{key.kind}.{escape(key.namespace)}.{escape(key.name)}"
 
-    def all_events(self, kind: Kind) -> str:
-        """Return the filter that selects every object of a kind: the inventory."""
-        return f"{self._base}.evt.*.{kind}.*.*"
+    def all_events(self, kind: Kind, namespace: str = "") -> str:
+        """Return the filter that selects every object of a kind, in one namespace or in all: the inventory."""
+        return f"{self._base}.evt.*.{kind}.{escape(namespace) if namespace else '*'}.*"
 
     def everything(self) -> str:
         """Return the filter that selects all that the cluster has on the broker."""
@@ -78,6 +80,12 @@ class Subjects(msgspec.Struct, frozen=True):
 
     def all_dead_letters(self) -> str:
         return f"{self._base}.dlq.>"
+
+    def holds(self) -> str:
+        return f"{self._base}.holds"
+
+    def release(self) -> str:
+        return f"{self._base}.release"
 
     def shard_filter(self, shard: int) -> str:
         """Return the filter of a shard's durable consumer: its events and looks, nothing else."""

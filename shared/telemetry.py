@@ -76,9 +76,12 @@ class Metrics:
         self.relist_synthetic_events = meter.create_counter(
             "isvc_sync_relist_synthetic_events", "", "Events found by comparing a list with the inventory, by `type`"
         )
+        self.watch_missed = meter.create_counter(
+            "isvc_sync_watch_missed", "", "Changes that the watch should have told and has not, by `type`"
+        )
         self.objects = meter.create_gauge("isvc_sync_objects", "", "Objects by `state`")
         self.events = meter.create_counter(
-            "isvc_sync_events", "", "Events by `result`: applied, stale, duplicate, noop, dead"
+            "isvc_sync_events", "", "Events by `result`: applied, stale, duplicate, noop, dead, retry, held"
         )
         self.sync_latency = meter.create_histogram(
             "isvc_sync_sync_latency",
@@ -89,9 +92,24 @@ class Metrics:
         self.registry_requests = meter.create_counter(
             "isvc_sync_registry_requests", "", "Requests to the registry, by `method` and `code`"
         )
-        self.writeback = meter.create_counter("isvc_sync_writeback", "", "Write-backs to the object, by `result`")
+        self.registry_circuit = meter.create_gauge(
+            "isvc_sync_registry_circuit", "", "1 for the `state` of a `registry`'s circuit: closed, open or half-open"
+        )
+        self.writeback = meter.create_counter(
+            "isvc_sync_writeback", "", "Write-backs to the object, by `result`: patched, deferred, limited, gone"
+        )
+        self.notices = meter.create_counter(
+            "isvc_sync_notices", "", "Kubernetes Events for owners, by `result`: posted, counted, limited, failed"
+        )
         self.dead_letters = meter.create_gauge("isvc_sync_dead_letters", "", "Dead letters that wait for a person")
         self.drift_objects = meter.create_gauge("isvc_sync_drift_objects", "", "Objects that differ from their record")
+        self.shards_owned = meter.create_gauge("isvc_sync_shards_owned", "", "Shards that this consumer owns")
+        self.shard_takeovers = meter.create_counter(
+            "isvc_sync_shard_takeovers", "", "Shards taken, by `how`: clean, unclean (from an owner that died)"
+        )
+        self.fences_lost = meter.create_counter(
+            "isvc_sync_fences_lost", "", "Shards lost without being given away, by `reason`: expired, taken, failed"
+        )
         self.leader = meter.create_gauge("isvc_sync_leader", "", "1 while this process holds the lease")
         self.live_ticks = meter.create_counter("isvc_sync_live_ticks", "", "Rises every second while the loop runs")
         self.broker_events = meter.create_counter(

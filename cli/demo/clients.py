@@ -21,6 +21,8 @@ from shared.subjects import unescape
 _TIMEOUT_S: Final = 5.0
 _BROKER_TIMEOUT_S: Final = 15.0
 _PAGE: Final = 1000
+# Those that kubectl would choose; a manifest names its own.
+_API_VERSIONS: Final = {Kind.ISVC: "serving.kserve.io/v1beta1", Kind.LLMISVC: "serving.kserve.io/v1alpha2"}
 _MERGE_PATCH: Final = {"Content-Type": "application/merge-patch+json"}
 
 
@@ -57,7 +59,8 @@ class Kubernetes(Http):
 
     async def create(self, obj: Mapping[str, Any]) -> dict[str, Any]:
         kind = next(each for each in Kind if each.kubernetes_kind == obj["kind"])
-        created: dict[str, Any] = await self.call("POST", _collection(kind, obj["metadata"]["namespace"]), obj)
+        path = _collection(kind, obj["metadata"]["namespace"], obj["apiVersion"])
+        created: dict[str, Any] = await self.call("POST", path, obj)
         return created
 
     async def patch(self, key: ObjectKey, change: Mapping[str, Any]) -> None:
@@ -72,9 +75,9 @@ class Kubernetes(Http):
         return {item["metadata"]["uid"]: item for each in lists for item in each["items"]}
 
 
-def _collection(kind: Kind, namespace: str = "") -> str:
+def _collection(kind: Kind, namespace: str = "", api_version: str = "") -> str:
     scope = f"namespaces/{namespace}/" if namespace else ""
-    return f"/apis/{kind.api_version}/{scope}{kind.plural}"
+    return f"/apis/{api_version or _API_VERSIONS[kind]}/{scope}{kind.plural}"
 
 
 class Models(Http):

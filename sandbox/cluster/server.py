@@ -110,6 +110,16 @@ class ClusterSandbox:
             raise KeyError(f"there is no {kind} {namespace}/{name}")
         self.cluster.delete(served, entry, deletion)
 
+    def serve_only(self, kind: str, *versions: str) -> None:
+        """Serve a custom kind under these of its versions, as an older or a newer KServe does; the rest become 404."""
+        name = self.kind(kind).resource
+        entry = self.store.get(CRDS, f"/{name}")
+        if entry is None:
+            raise KeyError(f"there is no definition {name}")
+        known = entry.decode()["spec"]["versions"]
+        spec = {"versions": [version | {"served": version["name"] in versions} for version in known]}
+        self.patch("CustomResourceDefinition", ("", name), {"spec": spec})
+
     async def play(self, path: Path, pace: float = 0.0) -> int:
         """Play a capture; returns the number of writes. Not together with the played KServe, which would interfere."""
         return await play(self.cluster, read(path), pace)

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from producer.items import INITIAL_EVENTS_END, Observed
+from producer.items import Observed
+from producer.reading import INITIAL_EVENTS_END
 from tests.unit.producer.observed import MODEL, READER, line, raw
 
 

@@ -9,7 +9,7 @@ import httpx
 import msgspec
 import pytest
 
-from producer import reflector
+from producer import relay
 from sandbox import cluster as sandbox_cluster
 from sandbox.faults import Fault
 from shared.errors import RefusedToStartError
@@ -194,7 +194,7 @@ async def test_R30_a_mass_delete_is_held_until_a_second_list_agrees(world, caplo
         pass
     for number in range(8):
         world.cluster.delete("InferenceService", "ns", f"m{number}")
-    monkeypatch.setattr(reflector, "GUARD_AGAIN_S", 1.0)
+    monkeypatch.setattr(relay, "GUARD_AGAIN_S", 1.0)
     task = asyncio.create_task(world.run())
     try:
         await eventually(lambda: "deletes are held" in caplog.text)

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from producer.items import Bookmark, Closed, Lost, Malformed, Page, Refused, Seen, Silent
-from producer.kube import WatchApi
+from producer.kube import Clients, WatchApi
 from tests.eventually import eventually
 from tests.unit.producer.observed import READER, line, raw
 
@@ -34,11 +34,16 @@ def stream(*parts, end=b"0\r\n\r\n"):
     return [head, *(part if isinstance(part, str) else chunk(part) for part in parts), end]
 
 
+def listing(version):
+    return b'{"kind":"InferenceServiceList","metadata":{"resourceVersion":"%s"},"items":[]}' % version.encode()
+
+
 class Script:
     """What the server says on each connection, and what it was asked."""
 
     def __init__(self):
         self.parts: list[bytes | str] = []
+        self.version = "9"  # what a list says that only asks for it
         self.requests: list[str] = []
         self.open = 0
         self.most_open = 0
@@ -48,7 +53,11 @@ class Script:
         self.most_open = max(self.most_open, self.open)
         try:
             head = await reader.readuntil(b"\r\n\r\n")
-            self.requests.append(head.split(b" ")[1].decode())
+            target = head.split(b" ")[1].decode()
+            if httpx.URL(target).params.get("limit") == "1":
+                writer.write(answer(body=listing(self.version)))
+                return
+            self.requests.append(target)
             for part in self.parts:
                 if part == SILENCE:
                     await reader.read()  # until the client goes
@@ -73,7 +82,7 @@ async def api_for(script, *, silence_s=5.0):
     port = server.sockets[0].getsockname()[1]
     timeout = httpx.Timeout(5.0, read=silence_s)
     async with server, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=timeout) as http:
-        yield WatchApi(READER, watching=http, control=http)
+        yield WatchApi(READER, Clients(http, http))
 
 
 async def watched(script, *, silence_s=5.0):
@@ -114,6 +123,16 @@ async def test_a_watch_becomes_items(parts, expected):
     assert kinds(await watched(script)) == expected
 
 
+async def test_R16_no_watch_is_opened_on_a_server_that_is_behind():
+    script = Script()
+    script.version, script.parts = "99", stream(EVENT)
+    async with api_for(script) as api:
+        [[refused]] = [batch async for batch in api.watch("80", "100")]
+        assert refused.causes == ("ResourceVersionTooLarge",)
+        assert script.requests == []
+        assert kinds([item async for batch in api.watch("80", "99") for item in batch]) == [Seen, Closed]
+
+
 async def test_R10_silence_is_noticed():
     script = Script()
     script.parts = stream(EVENT, SILENCE)
@@ -130,7 +149,7 @@ async def test_a_refused_connection_is_lost():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{taken.getsockname()[1]}") as http:
-            api = WatchApi(READER, watching=http, control=http)
+            api = WatchApi(READER, Clients(http, http))
             assert kinds([item async for batch in api.watch("5") for item in batch]) == [Lost]
 
 
@@ -176,7 +195,7 @@ async def test_a_namespace_is_a_path_of_its_own():
     script = Script()
     script.parts = [answer()]
     async with api_for(script) as api:
-        await WatchApi(READER, watching=api._watching, control=api._control, namespace="team").page("")
+        await WatchApi(READER, api._clients, namespace="team").page("")
     assert script.requests[0].startswith("/apis/serving.kserve.io/v1beta1/namespaces/team/inferenceservices")
 
 
@@ -184,7 +203,7 @@ async def test_a_namespace_is_a_path_of_its_own():
     ("parts", "expected"),
     [
         pytest.param(
-            [answer(body=b'{"kind":"InferenceServiceList","metadata":{"resourceVersion":"9"},"items":[]}')],
+            [answer(body=listing("9"))],
             Page((), "9", ""),
             id="an empty list",
         ),

@@ -14,11 +14,13 @@ from shared.subjects import Subjects
 from tests.eventually import eventually
 
 SUBJECTS = Subjects("isvc", "test", 4)
+SEEN = "2026-11-30T12:00:00.250Z"
+SEEN_S = 1_796_040_000
 
 
 def event(name, version, what=EventType.UPDATED, **changes):
     key = ObjectKey(Kind.ISVC, "ns", name)
-    made = Event(what, key, f"uid-{name}", 1000, str(version), f"v1:{version:08}", ("1",), "us", "now")
+    made = Event(what, key, f"uid-{name}", 1000, str(version), f"v1:{version:08}", ("1",), "us", SEEN)
     return msgspec.structs.replace(made, **changes)
 
 
@@ -51,8 +53,8 @@ async def test_the_last_event_of_each_object_of_the_kind_is_the_inventory(broker
     await publish(broker, event("a.b", 1), event("a.b", 2), other, deleted)
     holdings = await ledger.holdings(Kind.ISVC, "us")
     assert holdings.entries == {
-        ObjectKey(Kind.ISVC, "ns", "a.b"): Entry("uid-a.b", 1000, "2", "v1:00000002", ("1",), False, 2),
-        ObjectKey(Kind.ISVC, "ns", "b"): Entry("uid-b", 1000, "7", "v1:00000007", ("1", "9"), True, 4),
+        ObjectKey(Kind.ISVC, "ns", "a.b"): Entry("uid-a.b", 1000, "2", "v1:00000002", ("1",), 0, 2),
+        ObjectKey(Kind.ISVC, "ns", "b"): Entry("uid-b", 1000, "7", "v1:00000007", ("1", "9"), SEEN_S, 4),
     }
 
 
@@ -97,6 +99,21 @@ async def test_what_does_not_decode_is_counted_and_the_others_are_read(broker, l
     holdings = await ledger.holdings(Kind.ISVC, "us")
     assert (len(holdings.entries), holdings.undecodable) == (1, 1)
     assert "isvc.test.evt.0.isvc.ns.bad" in str([vars(record) for record in caplog.records])
+
+
+async def test_the_inventory_of_a_namespace_holds_only_its_objects(broker, ledger):
+    namespaces = ("ns", "ns.b", "ns2")
+    there = [event("a", 1, uid=namespace, key=ObjectKey(Kind.ISVC, namespace, "a")) for namespace in namespaces]
+    await publish(broker, *there, event("x", 5, key=ObjectKey(Kind.LLMISVC, "ns.b", "x")))
+    holdings = await ledger.holdings(Kind.ISVC, "us", "ns.b")
+    assert list(holdings.entries) == [ObjectKey(Kind.ISVC, "ns.b", "a")]
+
+
+@pytest.mark.parametrize("time", ["now", "", "2026-11-30T12:00:00", "1970-01-01T00:00:00Z"])
+async def test_a_delete_without_a_moment_is_counted_as_undecodable(broker, ledger, time):
+    await publish(broker, event("a", 1, EventType.DELETED, time=time), event("b", 1, time=time))
+    holdings = await ledger.holdings(Kind.ISVC, "us")
+    assert ([key.name for key in holdings.entries], holdings.undecodable) == (["b"], 1)
 
 
 async def test_the_last_message_of_an_object_is_found_or_it_is_none(broker, ledger):

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from producer.items import LINE_BYTES_MAX
+from producer.reading import LINE_BYTES_MAX
 from tests.eventually import eventually
 from tests.integration.producer.playing import staged
 from tests.integration.producer.scripted import (

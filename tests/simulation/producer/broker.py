@@ -65,6 +65,11 @@ class Broker:
             self.log.append(kept)
         return self._sequence
 
+    @property
+    def newest(self) -> int:
+        """The highest sequence."""
+        return self._sequence
+
     def last(self, subject: str) -> Kept | None:
         kept = self._subjects.get(subject)
         return kept[-1] if kept else None

@@ -11,8 +11,10 @@ from typing import Any
 
 import msgspec
 
-from producer.items import Bookmark, Closed, Gone, Item, Lost, Malformed, Observed, Page, Reader, Refused, Seen, Silent
+from producer.items import Bookmark, Closed, Gone, Item, Lost, Malformed, Observed, Page, Refused, Seen, Silent
+from producer.reading import Reader
 from shared.objects import Kind, ObjectKey
+from shared.reduce import REGISTRY_PREFIXES
 from tests.simulation.producer.chance import Chance
 
 NAMESPACES = ("n1", "n2", "n3")
@@ -40,7 +42,7 @@ def _content(kind: Kind, model: str, image: int) -> Observed:
         },
         "spec": {},
     }
-    found = Reader(kind).object(raw)
+    found = Reader(kind, REGISTRY_PREFIXES, f"serving.kserve.io/{kind}").object(raw)
     assert isinstance(found, Observed)
     return found
 
@@ -72,6 +74,7 @@ class Cluster:
     restored: int = 0
     uids: int = 0
     absent: set[str] = field(default_factory=set)  # uids that have not existed for at least a moment
+    vanished: set[str] = field(default_factory=set)  # namespaces
 
     def write(self, chance: Chance) -> None:
         """Create, change, touch or delete one object."""
@@ -88,6 +91,7 @@ class Cluster:
 
     def create(self, key: ObjectKey, model: str = "") -> None:
         self.uids += 1
+        self.vanished.discard(key.namespace)
         self._put(key, Living(f"u{self.uids}", self._next(), model, 0))
 
     def change(self, key: ObjectKey, chance: Chance) -> None:
@@ -113,12 +117,12 @@ class Cluster:
         self.history.append((now.version, Seen(now.observed(key))))
 
     def backup(self) -> "Cluster":
-        return replace(self, objects=dict(self.objects), history=[])
+        return replace(self, objects=dict(self.objects), history=[], vanished=set(self.vanished))
 
     def restore(self, backup: "Cluster") -> None:
         """Put an older copy back: what was done since has never happened, but a uid is not given twice."""
         self.absent |= {now.uid for now in self.objects.values()} - {now.uid for now in backup.objects.values()}
-        self.version, self.objects = backup.version, dict(backup.objects)
+        self.version, self.objects, self.vanished = backup.version, dict(backup.objects), set(backup.vanished)
         self.restored += 1
         self.restart()
 

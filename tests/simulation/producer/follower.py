@@ -9,11 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from producer import watch
+from producer.audit import Audit, Missed, listed, older
 from producer.changes import Change
 from producer.checkpoint import Checkpoint
 from producer.inventory import Inventory
 from producer.items import Begin, Bookmark, Item, Lost, Page, Resync, Waited
-from producer.reflector import GUARD_AGAIN_S
+from producer.passes import Outcome, Scope, Verified
+from producer.relay import GUARD_AGAIN_S
 from producer.states import (
     Advance,
     BeginPass,
@@ -47,15 +49,16 @@ class Pause:
 
 class Follower:
     """`heard` is the highest version that it knows of, `numbering` and `stream` the etcd's and the broker's in
-    which its pass began, `held` how many deletes the guard keeps back."""
+    which its pass began."""
 
     def __init__(self, process: "Process", kind: Kind, namespace: str) -> None:
         self.kind = kind
-        self.scope = (namespace,) if namespace else ()
+        self.namespace = namespace
+        self.scope: Scope = frozenset({namespace}) if namespace else None
         self.inventory = Inventory(process.epoch)
         self.heard = 0
         self.numbering = self.stream = 0
-        self.held = 0
+        self.passed = ""  # the position up to which the inventory has been told everything
         self.looks = 0  # passes in a row whose deletes were held
         self.idle = False  # nothing to do until something new comes
         self._process = process
@@ -64,6 +67,7 @@ class Follower:
         self._wanted = ""
         self._life = self._run()
         self._after_pass = None
+        self._auditing = None
 
     def go_on(self) -> None:
         self._life.send(None)
@@ -76,11 +80,24 @@ class Follower:
             except StopIteration:
                 self._after_pass = None
 
+    def audit(self) -> None:
+        """Begin to look for what the watch has missed."""
+        if self._auditing is None and self.passed:
+            self._auditing = self._audit()
+
+    def go_on_with_audit(self) -> None:
+        if self._auditing is not None:
+            try:
+                self._auditing.send(None)
+            except StopIteration:
+                self._auditing = None
+
     @property
     def busy(self) -> bool:
         if self.looks > 2:
             return False  # waits for a person: a second look did not release the deletes
-        return not self.idle or self._after_pass is not None or bool(self._wanted)
+        under_way = self._after_pass is not None or self._auditing is not None
+        return not self.idle or under_way or bool(self._wanted)
 
     def resync(self, reason: str) -> None:
         self._wanted = reason
@@ -88,6 +105,8 @@ class Follower:
     def die(self) -> None:
         self._life.close()
         self._stop_after_pass()
+        if self._auditing is not None:
+            self._auditing.close()
 
     async def _run(self) -> None:
         state, effects = watch.start()
@@ -137,7 +156,7 @@ class Follower:
         await process.pipeline.barrier()
         if process.world.broker.away:
             return Lost("the broker is away")
-        entries, marker = process.load(self.kind, self.scope)
+        entries, marker = process.load(self.kind, self.namespace)
         process.missing.discard(self.kind)
         while process.missing:  # the epoch is that of all kinds
             await Pause()
@@ -152,25 +171,31 @@ class Follower:
                 case Observe(found, live):
                     if live:
                         self._hear(found.resource_version)
-                    changes = self.inventory.observe(found, live=live, now_s=self._now_s())
-                    await self._publish(changes, found.resource_version if live else "")
+                    await self._publish(self._changes(effect), found.resource_version if live else "")
                 case Remove(found):
                     self._hear(found.resource_version)
-                    await self._publish(self.inventory.remove(found), found.resource_version)
+                    await self._publish(self._changes(effect), found.resource_version)
                 case Advance(position):
                     self._hear(position)
-                    self._checkpoint.passed(position)
+                    self._pass(position)
                 case BeginPass():
-                    self.numbering = self._process.world.cluster.restored
-                    self.stream = self._process.world.broker.created
-                    self.inventory.begin_pass(self.scope)
+                    self._begin_pass()
                 case EndPass(version, doubtful):
                     await self._end_pass(version, doubtful)
                 case Trouble(reason):
                     self._process.world.chance.met(f"trouble: {reason}")
+                    if reason == "absent":
+                        await self._publish(self.inventory.kind_absent(self._now_s()).changes, "")
                 case _:
                     return effect
         return None
+
+    def _changes(self, effect: Observe | Remove) -> tuple[Change, ...]:
+        if self.scope is not None and effect.object.key.namespace not in self.scope:
+            return ()
+        if isinstance(effect, Remove):
+            return self.inventory.remove(effect.object, now_s=self._now_s())
+        return self.inventory.observe(effect.object, live=effect.live, now_s=self._now_s())
 
     async def _publish(self, changes: tuple[Change, ...], position: str) -> None:
         for change in changes:
@@ -178,7 +203,11 @@ class Follower:
                 self._checkpoint.sent(position)
             await self._process.publish(change, partial(self._acknowledged, change, position))
         if position:
-            self._checkpoint.passed(position)
+            self._pass(position)
+
+    def _pass(self, position: str) -> None:
+        self._checkpoint.passed(position)
+        self.passed = position
 
     def _acknowledged(self, change: Change, position: str, sequence: int) -> None:
         self.inventory.acknowledged(change.key, sequence)
@@ -187,17 +216,57 @@ class Follower:
 
     async def _end_pass(self, version: str, doubtful: int) -> None:
         self.heard = int(version)
-        outcome = self.inventory.end_pass(version, doubtful=doubtful, now_s=self._now_s())
-        self.held = outcome.held
+        outcome = self._concluded(version, doubtful)
         self.looks = self.looks + 1 if outcome.held else 0
         self._process.world.pass_ended(self, outcome)
         await self._publish(outcome.changes, "")
         self._checkpoint.reset(version)
-        if outcome.complete:
-            marker = SyncMarker(self.scope, version, self._process.epoch.value)
+        self.passed = version
+        if outcome.complete and self.scope != frozenset():
+            marker = SyncMarker(tuple(sorted(self.scope or ())), version, self._process.epoch.value)
             self._after_pass = self._announce(marker)
         elif outcome.held:
             self._after_pass = self._look_again()
+
+    def _begin_pass(self) -> None:
+        if not self.namespace:
+            self.scope = self._process.selected
+        self.numbering = self._process.world.cluster.restored
+        self.stream = self._process.world.broker.created
+        self.passed = ""  # a position of the time before says nothing about what the pass will find
+        self.inventory.begin_pass(self.scope)
+
+    def _concluded(self, version: str, doubtful: int) -> Outcome:
+        """End a pass; entries outside the scope have gone with their namespace, if that has gone."""
+        chance, gone = self._process.world.chance, self._process.world.cluster.vanished
+        outside = {key.namespace for key in self.inventory.absent() if not self.inventory.covers(key)}
+        verified = Verified(vanished=frozenset(outside & gone))
+        if verified.vanished:
+            chance.met("unselected namespace has gone")
+        outcome = self.inventory.end_pass(version, doubtful=doubtful, now_s=self._now_s(), verified=verified)
+        if outcome.left_scope:
+            chance.met("objects left the scope")
+        return outcome
+
+    async def _audit(self) -> None:
+        """Look for what the watch has missed, as `audit.run_audit` does, and tell the world."""
+        world = self._process.world
+        audit, began = Audit(self.inventory), self.passed
+        api = Api(world.cluster, world.chance, self.kind, self.namespace)
+
+        async def page(token: str) -> Item:
+            await Pause()
+            return api.page(token)
+
+        version = await listed(audit, page)
+        while version and older(self.passed, version) and not audit.void:
+            await Pause()
+        if not version or audit.void:
+            return
+        if older(version, began):
+            world.audited(self, Missed(restored=True))
+        else:
+            world.audited(self, audit.conclude(version, audit.absent(version)))
 
     async def _announce(self, marker: SyncMarker) -> None:
         await self._process.pipeline.barrier()

@@ -28,6 +28,10 @@ MISFORTUNES: Mapping[str, tuple[Callable[[World], object], int]] = {
     "duplicate producer": (World.duplicate, 1),
     "duplicate ended": (World.end_duplicate, 1),
     "scope changed": (World.change_scope, 1),
+    "selection changed": (World.change_selection, 1),
+    "namespace deleted": (World.delete_namespace, 1),
+    "held deletes approved": (World.approve, 2),
+    "audit": (World.audit, 2),
     "periodic list": (World.relist, 1),
 }
 STEPS_MIN, STEPS_MAX = 20, 70

@@ -1,26 +1,19 @@
 """What the producer does not promise: each known limit by its name in docs/producer.md, as narrow as it can be told.
 
-`claims.py` leaves these out and nothing else; `test_known_limits.py` shows each. All but
-`held_for_a_person` and `numbering_lost` need two producers at work together.
+`claims.py` leaves these out and nothing else; `test_known_limits.py` shows each. All but `numbering_lost` and
+`came_back` need two producers at work together.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from consumer.freshness import Order, compare
 from shared.events import Event, EventType
-from shared.objects import ObjectKey
 from tests.simulation.producer.broker import Kept, events, freshness
 
 if TYPE_CHECKING:
+    from shared.objects import ObjectKey
     from tests.simulation.producer.world import World
-
-
-def held_for_a_person(world: "World", key: ObjectKey) -> bool:
-    """Known limit: when nothing remains in a scope, only a person may say that this is true."""
-    namespaces = {key.namespace} if world.scope else {one.namespace for one in world.cluster.objects} | {key.namespace}
-    remaining = any(one.kind is key.kind and one.namespace in namespaces for one in world.cluster.objects)
-    held = any(follower.kind is key.kind and follower.held for follower in world.leader.followers)
-    return held and not remaining
 
 
 def overwritten(world: "World", *, by_another_owner: bool = False) -> set[str]:
@@ -47,7 +40,8 @@ def overwritten(world: "World", *, by_another_owner: bool = False) -> set[str]:
 def epochs_crossed(world: "World") -> set[str]:
     """Known limit: uids whose delete a second producer said in an older epoch than what was said before it.
 
-    The consumer takes that for old news; the next list says it again, unless another owner of the name came first.
+    The consumer takes that for old news; the next list says it again, unless another owner of the name came first. When
+    etcd is put back once more, so that the object lives, it hides the newer epoch's delete from the next list.
     """
     found: set[str] = set()
     highest: dict[str, int] = {}
@@ -61,10 +55,31 @@ def epochs_crossed(world: "World") -> set[str]:
 def numbering_lost(world: "World", event: Event) -> bool:
     """Known limit: etcd put back and the broker's storage lost at once, and then a new producer before all was said.
 
-    It has not seen the old numbering, and finds its epoch in the new stream; what was said before counts as newer.
+    It has not seen the old numbering, and finds its epoch in the new stream; what was said before counts as newer. The
+    same when two producers that contradict each other had begun an epoch, of which the new stream does not know.
     """
-    current = {one.id for one in events(world.broker.log)}
-    return world.numbering_lost and world.cluster.restored > 0 and event.id not in current
+    current = events(world.broker.log)
+    unknown_epoch = event.epoch > max((one.epoch for one in current), default=0)
+    renumbered = world.cluster.restored > 0 or unknown_epoch
+    return world.numbering_lost and renumbered and event.id not in {one.id for one in current}
+
+
+def came_back(said: Iterable[Event]) -> set[str]:
+    """Known limit: uids that a restored etcd brought back after the next owner of their name was announced.
+
+    Nobody remembers which models they carried before; the records of those were undeployed with their delete.
+    """
+    found: set[str] = set()
+    owner: dict[ObjectKey, str] = {}
+    former: set[str] = set()
+    for event in said:
+        before = owner.get(event.key, event.uid)
+        if before != event.uid:
+            former.add(before)
+            if event.uid in former and event.type is not EventType.DELETED:
+                found.add(event.uid)
+        owner[event.key] = event.uid
+    return found
 
 
 def stale_on_top(world: "World", event: Event) -> bool:

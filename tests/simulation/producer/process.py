@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from opentelemetry.trace import NoOpTracer
 
 from producer.changes import Change, Entry
-from producer.inventory import Epoch
-from producer.ledger import Stored, _entry
+from producer.ledger import Stored, entry_of
 from producer.outbox import Outbox, Source
+from producer.passes import Epoch, Scope
 from producer.publisher import Message
 from shared.events import Event, SyncMarker, decode, decode_marker
+from shared.naming import NamingSettings
 from shared.objects import Kind, ObjectKey
 from shared.subjects import Subjects
 from tests.simulation.producer.broker import Sending
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tests.simulation.producer.world import World
 
 CLUSTER_ID = "c"
+NAMING = NamingSettings(cluster_name="c")
 SUBJECTS = Subjects("isvc", "east", 4)
 IN_FLIGHT = 8
 _TRACER = NoOpTracer()
@@ -79,15 +81,19 @@ class Pipeline:
 
 
 class Process:
-    """A life of the producer. `scope` is its setting: namespaces, or empty for all of them."""
+    """A life of the producer. `scope` is its setting: namespaces, or empty for all of them.
+
+    `selected` is what it last saw of the labels of namespaces; a setting of names does not ask for them.
+    """
 
     def __init__(self, world: "World", scope: tuple[str, ...], number: int) -> None:
         self.world = world
         self.scope = scope
         self.epoch = Epoch()
+        self.selected: Scope = None if scope else world.selection
         self.missing = set(Kind)
         self.pipeline = Pipeline(world, number)
-        source = Source(CLUSTER_ID, SUBJECTS, lambda: 1 << 20, lambda: float(world.chance.now_s))
+        source = Source(CLUSTER_ID, SUBJECTS, NAMING.api_version, lambda: 1 << 20, lambda: float(world.chance.now_s))
         self.outbox = Outbox(source, self.pipeline, self, _TRACER)
         self._stream = world.broker.created
         self.followers = [Follower(self, kind, namespace) for kind in Kind for namespace in scope or ("",)]
@@ -102,13 +108,18 @@ class Process:
         kept = self.world.broker.last(SUBJECTS.event(key))
         return None if kept is None else Stored(kept.sequence, kept.sent.message.body)
 
-    def load(self, kind: Kind, scope: tuple[str, ...]) -> tuple[dict[ObjectKey, Entry], SyncMarker | None]:
-        """Read the inventory of a kind, as the ledger does."""
+    def load(self, kind: Kind, namespace: str) -> tuple[dict[ObjectKey, Entry], SyncMarker | None]:
+        """Read the inventory of a kind, in a namespace or (empty) in all of them, as the ledger does."""
         kept = self.world.broker.last(SUBJECTS.sync(kind))
         marker = decode_marker(kept.sent.message.headers, kept.sent.message.body)[1] if kept is not None else None
         found = self.world.broker.inventory()
-        entries = {event.key: _entry(event, one.sequence) for event, one in found if event.key.kind is kind}
-        self.pipeline.known |= {(kind, namespace): self.world.broker.stored for namespace in scope or NAMESPACES}
+        entries = {
+            event.key: entry_of(event, one.sequence)
+            for event, one in found
+            if event.key.kind is kind and namespace in {"", event.key.namespace}
+        }
+        read = (namespace,) if namespace else NAMESPACES
+        self.pipeline.known |= {(kind, namespace): self.world.broker.stored for namespace in read}
         self.epoch.known(max([marker.epoch if marker else 0, *(entry.epoch for entry in entries.values())]))
         return entries, marker
 
@@ -122,6 +133,7 @@ class Process:
                 follower = chance.choice(self.followers)
                 follower.go_on()
                 follower.after_pass()
+                follower.go_on_with_audit()
         if chance.share(0.1):
             self.look_at_stream()
 
@@ -131,6 +143,7 @@ class Process:
         for follower in self.followers:
             follower.go_on()
             follower.after_pass()
+            follower.go_on_with_audit()
         for _ in range(2 * len(self.pipeline.waiting)):
             self.pipeline.advance()
         return not self.pipeline.waiting and not any(follower.busy for follower in self.followers)
@@ -139,11 +152,18 @@ class Process:
         """Notice that the stream was made anew, as the producer's keeper does."""
         if self._stream != self.world.broker.created and not self.world.broker.away:
             self._stream = self.world.broker.created
+            self.epoch.begin(self.world.chance.now_s)
             self.resync("the event stream was created anew")
 
     def resync(self, reason: str) -> None:
         for follower in self.followers:
             follower.resync(reason)
+
+    def notice_selection(self) -> None:
+        """Learn which namespaces are selected now."""
+        if not self.scope and self.selected != self.world.selection:
+            self.selected = self.world.selection
+            self.resync("other namespaces are selected")
 
     def die(self) -> None:
         """End between two instructions."""

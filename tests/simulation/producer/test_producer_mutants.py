@@ -7,7 +7,10 @@ import msgspec
 import pytest
 
 from producer import changes, inventory, outbox, watch
-from producer.inventory import Epoch, Inventory
+from producer.guard import Guard
+from producer.inventory import Inventory
+from producer.items import Bookmark, Gone, Seen
+from producer.passes import Epoch
 from producer.states import OpenWatch
 from shared.events import MESSAGE_ID, EventType
 from tests.simulation.producer.history import failure, of
@@ -16,7 +19,7 @@ HISTORIES_MAX = 1000
 
 
 def died_after() -> int:
-    """Return how many histories the mutant survived, and one more."""
+    """Return how many histories the mutant survived, and one more; 0 when it survived them all."""
     return next((seed + 1 for seed in range(HISTORIES_MAX) if failure(of(seed))), 0)
 
 
@@ -39,15 +42,7 @@ def without_epoch(patch):
 
 
 def without_scope(patch):
-    patch.setattr(inventory, "_within", lambda _scope, _key: True)
-
-
-def without_saying_again_what_an_earlier_epoch_said(patch):
-    def changes_of(entry, found, epoch, **kwargs):
-        return real(msgspec.structs.replace(entry, epoch=epoch) if entry is not None else None, found, epoch, **kwargs)
-
-    real = inventory.changes_of
-    patch.setattr(inventory, "changes_of", changes_of)
+    patch.setattr(inventory, "within", lambda _scope, _key: True)
 
 
 def without_delete_before_the_next_owner(patch):
@@ -91,20 +86,48 @@ def with_deletes_from_a_cut_initial_state(patch):
     patch.setattr(watch, "_initial", initial)
 
 
+def with_deletes_of_a_kind_that_is_absent(patch):
+    patch.setattr(Guard, "kind_absent", lambda _self, _living: frozenset())
+
+
+def with_forgetting_of_what_is_under_way(patch):
+    def tombstones(self):
+        return [(key, entry) for key, entry in self.entries.items() if entry.deleted]
+
+    patch.setattr(Inventory, "tombstones", tombstones)
+
+
+def with_a_watch_that_drops_events(patch):
+    def watching(state, item):
+        if isinstance(item, Seen | Gone) and int(item.object.resource_version) % 5 == 0:
+            item = Bookmark(item.object.resource_version)
+        return real(state, item)
+
+    real = watch._watching
+    patch.setattr(watch, "_watching", watching)
+
+
 MUTANTS = [
     without_sequence_in_synthetic_ids,
     without_epoch,
     without_scope,
-    without_saying_again_what_an_earlier_epoch_said,
     without_delete_before_the_next_owner,
     without_sticky_models,
     without_list_after_expiry,
     without_deletes_of_a_pass,
     with_deletes_from_a_cut_initial_state,
+    with_deletes_of_a_kind_that_is_absent,
+    with_forgetting_of_what_is_under_way,
+    with_a_watch_that_drops_events,
 ]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_the_simulation_kills_a_producer(mutant, monkeypatch):
     mutant(monkeypatch)
-    assert 0 < died_after() <= HISTORIES_MAX
+    assert died_after() > 0
+
+
+def test_R41_an_audit_finds_out_that_a_watch_drops_events(monkeypatch):
+    with_a_watch_that_drops_events(monkeypatch)
+    assert any("the audit accuses the watch" in failure(of(seed)) for seed in range(HISTORIES_MAX))

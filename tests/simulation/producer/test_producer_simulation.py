@@ -15,6 +15,10 @@ from tests.simulation.producer.world import World
 HISTORIES = 400
 OTHER_FAULTS = {
     CLOCK_STANDS,
+    "a person released deletes",
+    "audit concluded",
+    "audit found a restore",
+    "objects left the scope",
     "crash before a publish",
     "crash between publish and PubAck",
     "crash after all",

@@ -1,18 +1,22 @@
 """A cluster, a broker, and producers in one process's memory; what can happen to them, each a method."""
 
-from producer.inventory import GUARD_MIN, Outcome
+from producer.audit import Missed
+from producer.forgetting import FORGET_AFTER_S, due
+from producer.guard import GUARD_MIN
+from producer.inventory import Inventory
+from producer.passes import Outcome, Scope
 from producer.publisher import Message
-from shared.events import Event, EventType
+from shared.events import Event
 from shared.objects import Kind, ObjectKey
 from tests.simulation.producer import claims
 from tests.simulation.producer.broker import Broker
 from tests.simulation.producer.chance import Chance
 from tests.simulation.producer.cluster import NAMES, NAMESPACES, Cluster
 from tests.simulation.producer.follower import Follower
-from tests.simulation.producer.process import Process
+from tests.simulation.producer.process import SUBJECTS, Process
 
 SCOPES: tuple[tuple[str, ...], ...] = ((), ("n1",), ("n2",), ("n1", "n2"), ("n2", "n3"))
-FORGET_S = 7 * 24 * 3600
+SELECTIONS: tuple[Scope, ...] = (None, frozenset(), frozenset({"n1"}), frozenset({"n1", "n2"}), frozenset({"n3"}))
 NOTHING = object()  # answered by a misfortune that found nothing to befall
 ROUND_S = 10
 ROUNDS = 300
@@ -31,6 +35,7 @@ class World:
         self.cluster = Cluster()
         self.broker = Broker()
         self.scope: tuple[str, ...] = ()
+        self.selection: Scope = None  # by the labels of namespaces
         self.overlapped = False  # whether two producers have ever been at it together
         self.numbering_lost = False  # whether a producer began while a new stream did not say everything yet
         self.unsaid: set[Follower] = set()  # who has not listed since the storage was lost
@@ -61,6 +66,23 @@ class World:
             if self._may_write(1):
                 self.cluster.delete(key)
         return None if len(victims) > GUARD_MIN else NOTHING
+
+    def delete_namespace(self) -> object:
+        """Delete a namespace with all that is in it."""
+        namespace = self.chance.choice(NAMESPACES)
+        victims = [key for key in self.cluster.objects if key.namespace == namespace]
+        if not victims or not self._may_write(len(victims)):
+            return NOTHING
+        for key in victims:
+            self.cluster.delete(key)
+        self.cluster.vanished.add(namespace)
+        return None
+
+    def change_selection(self) -> None:
+        """Put the label that selects a namespace on others."""
+        self.selection = self.chance.choice(SELECTIONS)
+        for process in self.running:
+            process.notice_selection()
 
     def fill(self) -> None:
         """Create what does not exist in a namespace."""
@@ -123,14 +145,26 @@ class World:
         self.numbering_lost |= any(not follower.stream for follower in self.unsaid)
 
     def forget(self) -> object:
-        """Let a week pass, and purge old tombstones up to and including themselves, as the leader will."""
-        if self.others or self.paused or self.leader.pipeline.waiting:
+        """Let a week pass, and purge old tombstones up to and including themselves, as the leader does."""
+        if self.others or self.paused or self.broker.away:
             return NOTHING
-        tombstones = [one for event, one in self.broker.inventory() if event.type is EventType.DELETED]
-        self.chance.now_s += FORGET_S
-        for one in tombstones:
-            self.broker.purge(one.sent.message.subject, one.sequence)
-        return None if tombstones else NOTHING
+        self.chance.now_s += FORGET_AFTER_S
+        self.leader.turn()
+        purged = [self._forget(follower.inventory) for follower in self.leader.followers]
+        return None if any(purged) else NOTHING
+
+    def _forget(self, inventory: Inventory) -> int:
+        """Forget what is due; the consumers have taken all that is stored."""
+        tombstones = [
+            one for one in due(inventory.tombstones(), self.chance.now_s) if one[1].sequence <= self.broker.newest
+        ]
+        for key, entry in tombstones:
+            if self.chance.share(0.1):
+                self.write()  # the name may be taken again before the purge
+                self.leader.turn()
+            self.broker.purge(SUBJECTS.event(key), entry.sequence)
+            inventory.forget(key, entry)
+        return len(tombstones)
 
     # what happens to time and producers
 
@@ -154,16 +188,14 @@ class World:
         self._succeed(self.leader)
 
     def _succeed(self, ended: Process) -> None:
-        self._end(ended)
         self.leader = self._start()
-        self.unsaid -= set(ended.followers)
+        self._end(ended)
 
     def change_leader(self) -> None:
         """The leader is paused (a long stop of the machine), and another one takes over."""
         self.paused.append(self.leader)
-        self._listed(set(self.leader.followers))
         self.leader = self._start()
-        self.unsaid -= set(self.paused[-1].followers)
+        self._retired(self.paused[-1])
 
     def wake(self) -> object:
         """A paused old leader wakes up: it publishes what it had in flight, and more, until it notices."""
@@ -202,6 +234,33 @@ class World:
     def relist(self) -> None:
         self.leader.resync("periodic list")
 
+    def audit(self) -> None:
+        """The leader looks for what its watches have missed."""
+        for follower in self.leader.followers:
+            follower.audit()
+
+    def audited(self, follower: Follower, missed: Missed) -> None:
+        """Check that no healthy watch is accused: of one that has not noticed a restore yet, anything may be said."""
+        self.chance.met("audit concluded")
+        if missed:
+            self.chance.met("audit found a restore")
+            assert follower.numbering < self.cluster.restored, f"{missed}: the audit accuses the watch"
+            follower.resync("the audit found something")
+
+    def approve(self) -> object:
+        """A person releases what is held and has really gone."""
+        living = {now.uid for now in self.cluster.objects.values()}
+        accepted = 0
+        for follower in self.leader.followers:
+            gone = frozenset(one for one in follower.inventory.held if one[1] not in living)
+            accepted += len(follower.inventory.approve(gone))
+            if gone:
+                follower.resync("a person released deletes")
+                follower.looks = 0
+        if accepted:
+            self.chance.met("a person released deletes")
+        return None if accepted else NOTHING
+
     def _start(self) -> Process:
         self._started += 1
         process = Process(self, self.scope, self._started)
@@ -214,10 +273,12 @@ class World:
 
     def _end(self, process: Process) -> None:
         process.die()
-        if process is not self.leader:
-            self.unsaid -= set(process.followers)
-        if process in self.running or process in self.paused:
-            self._listed(set(process.followers))
+        self._retired(process)
+
+    def _retired(self, process: Process) -> None:
+        """Expect nothing more of a process; its successor, if there is one, has been started."""
+        self.unsaid -= set(process.followers)
+        self._listed(set(process.followers))
 
     def handed(self, event: Event, message: Message, before: list[Event]) -> None:
         claims.said(self, event, message, before)
@@ -237,7 +298,7 @@ class World:
         for _ in range(ROUNDS):
             self.chance.pass_time(ROUND_S)
             quiet = quiet + 1 if self.leader.rest() else 0
-            if quiet == QUIET_ROUNDS:
+            if quiet == QUIET_ROUNDS and self.approve() is NOTHING:
                 return
         raise AssertionError("the producer does not come to rest")
 

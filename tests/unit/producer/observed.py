@@ -4,10 +4,12 @@ from typing import Any
 
 import msgspec
 
-from producer.items import Observed, Reader, Unidentified
+from producer.items import Observed, Unidentified
+from producer.reading import Reader
 from shared.objects import Kind
+from shared.reduce import REGISTRY_PREFIXES
 
-READER = Reader(Kind.ISVC)
+READER = Reader(Kind.ISVC, REGISTRY_PREFIXES, "serving.kserve.io/v1beta1")
 MODEL = "modelregistry.kubeflow.org/registered-model-id"
 
 

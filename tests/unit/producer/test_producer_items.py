@@ -5,8 +5,9 @@ import random
 import msgspec
 import pytest
 
-from producer.items import Bookmark, Gone, LineSplitter, Malformed, Observed, Page, Reader, Refused, Seen, Unidentified
-from producer.items import model_of as model
+from producer.items import Bookmark, Gone, Malformed, Observed, Page, Refused, Seen, Unidentified
+from producer.reading import LineSplitter, Reader
+from producer.reading import model_of as model
 from shared.objects import Kind, ObjectKey
 from tests.unit.producer.observed import MODEL, READER, line, raw
 
@@ -144,6 +145,15 @@ def test_R08_list_items_without_kind_get_it_from_the_list():
     assert (found.body["kind"], found.body["apiVersion"]) == ("InferenceService", "serving.kserve.io/v1beta1")
 
 
+@pytest.mark.parametrize("version", ["v1alpha1", "v1alpha2"])
+def test_R08_the_version_that_was_asked_for_is_filled_in(version):
+    given = raw() | {"kind": "LLMInferenceService"}
+    del given["apiVersion"]
+    found = Reader(Kind.LLMISVC, (KUBEFLOW, ODH), f"serving.kserve.io/{version}").object(given)
+    assert isinstance(found, Observed)
+    assert found.body["apiVersion"] == f"serving.kserve.io/{version}"
+
+
 def test_R36_managed_fields_and_foreign_annotations_are_stripped_before_the_digest():
     given = raw()
     given["metadata"]["managedFields"] = [{"manager": "kubectl"}]
@@ -175,7 +185,7 @@ def test_the_model_is_a_well_formed_id_of_the_configured_prefix_first(labels, ex
 
 
 def test_the_configured_prefix_may_be_one_of_its_own():
-    reader = Reader(Kind.ISVC, ("models.example.com/", KUBEFLOW, ODH))
+    reader = Reader(Kind.ISVC, ("models.example.com/", KUBEFLOW, ODH), "serving.kserve.io/v1beta1")
     found = reader.object(raw(labels={"models.example.com/registered-model-id": "4", MODEL: "5"}))
     assert isinstance(found, Observed)
     assert found.model == "4"

@@ -8,6 +8,7 @@ from producer.changes import Change
 from producer.ledger import Stored
 from producer.outbox import Outbox, Source
 from shared.events import EventType, decode
+from shared.naming import NamingSettings
 from shared.objects import Kind, ObjectKey
 from shared.subjects import Subjects
 
@@ -34,7 +35,7 @@ class Broker:
 
 async def tombstone(uid):
     broker = Broker(uid)
-    source = Source("c", Subjects("isvc", "east", 4), lambda: 1 << 20)
+    source = Source("c", Subjects("isvc", "east", 4), NamingSettings(cluster_name="east").api_version, lambda: 1 << 20)
     await Outbox(source, broker, broker, NoOpTracer()).publish(GONE, lambda _: None)
     [message] = broker.messages
     return decode(message.headers), msgspec.json.decode(message.body)

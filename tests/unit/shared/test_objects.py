@@ -18,14 +18,14 @@ from shared.objects import (
 
 
 @pytest.mark.parametrize(
-    ("kind", "kubernetes_kind", "plural", "api_version"),
+    ("kind", "kubernetes_kind", "plural"),
     [
-        (Kind.ISVC, "InferenceService", "inferenceservices", "serving.kserve.io/v1beta1"),
-        (Kind.LLMISVC, "LLMInferenceService", "llminferenceservices", "serving.kserve.io/v1alpha1"),
+        (Kind.ISVC, "InferenceService", "inferenceservices"),
+        (Kind.LLMISVC, "LLMInferenceService", "llminferenceservices"),
     ],
 )
-def test_a_kind_knows_its_names(kind, kubernetes_kind, plural, api_version):
-    assert (kind.kubernetes_kind, kind.plural, kind.api_version) == (kubernetes_kind, plural, api_version)
+def test_a_kind_knows_its_names(kind, kubernetes_kind, plural):
+    assert (kind.kubernetes_kind, kind.plural) == (kubernetes_kind, plural)
 
 
 def test_a_key_reads_as_kind_namespace_name():

@@ -189,3 +189,27 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path, make):
 
     with pytest.raises(SettingsError, match=r"TOKEN_FILE names .* which is no file that can be read here"):
         load(Secrets, {"TOKEN_FILE": str(make(tmp_path))})
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """Two settings of which one is needed."""
+
+    this: Annotated[str | None, Meta(description="This")] = None
+    that: Annotated[str | None, Meta(description="That")] = None
+
+    def __post_init__(self) -> None:
+        if self.this is None and self.that is None:
+            raise ValueError("THIS or THAT must be set.")
+
+
+class Pairs(msgspec.Struct, frozen=True, kw_only=True):
+    pair: Pair
+    number: Annotated[int, Meta(description="A number")]
+
+
+def test_what_concerns_several_fields_is_said_with_everything_else():
+    with pytest.raises(SettingsError) as raised:
+        load(Pairs, {})
+    assert str(raised.value).splitlines()[0] == "THIS or THAT must be set."
+    assert "NUMBER is not set" in str(raised.value)
+    assert load(Pairs, {"THAT": "x", "NUMBER": "1"}).pair.that == "x"

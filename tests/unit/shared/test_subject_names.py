@@ -133,6 +133,7 @@ ALL = {
     [
         pytest.param(SUBJECTS.all_events(Kind.ISVC), {"event", "dotted event"}, id="inventory of a kind"),
         pytest.param(SUBJECTS.all_events(Kind.LLMISVC), {"llm event"}, id="inventory of the other kind"),
+        pytest.param(SUBJECTS.all_events(Kind.ISVC, "isvc"), {"dotted event"}, id="inventory of a namespace"),
         pytest.param(SUBJECTS.shard_filter(shard_of(KEY, 16)), {"event", "llm event", "look"}, id="a shard"),
         pytest.param(SUBJECTS.all_dead_letters(), {"dead letter"}, id="dead letters"),
         pytest.param(SUBJECTS.everything(), set(ALL) - {"other cluster", "other prefix"}, id="everything"),

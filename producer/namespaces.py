@@ -1,0 +1,147 @@
+"""The namespaces that a label selector chooses (NAMESPACE_SELECTOR), and questions about namespaces.
+
+Listed every half minute, and at once when an object appears in a namespace that was not met before. A watch would tell
+a change of labels sooner, and cost a second state machine; nothing is lost by the wait, since a namespace that is
+chosen is listed completely.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from producer.passes import Scope
+from shared.errors import ConflictError, IsvcSyncError, UnreachableError
+from shared.kubernetes_errors import Answer, raise_for, translated
+
+logger = logging.getLogger(__name__)
+
+LOOK_AGAIN_S: Final = 30.0
+_PAUSE_S: Final = 1.0  # at least, between two lists
+_PAGE_SIZE: Final = 500
+_PATH: Final = "/api/v1/namespaces"
+# Names are enough: this form of the answer leaves out spec and status.
+_METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    token: str = msgspec.field(default="", name="continue")
+
+
+class _Namespace(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _Page(msgspec.Struct):
+    metadata: _Metadata
+    items: tuple[_Namespace, ...] | None = None
+
+
+class ChosenNamespaces:
+    """Keeps the names that `selector` chooses; `on_change` is called when they are others than before."""
+
+    def __init__(self, http: httpx.AsyncClient, selector: str, on_change: Callable[[], None]) -> None:
+        self._http = http
+        self._selector = selector
+        self._on_change = on_change
+        self._names: frozenset[str] = frozenset()
+        self._known = asyncio.Event()
+        self._stir = asyncio.Event()
+        self._met: set[str] = set()
+        self._trouble = "the namespaces are not listed yet"
+
+    def scope(self) -> Scope:
+        return self._names
+
+    def met(self, namespace: str) -> None:
+        if namespace not in self._met:
+            self._met.add(namespace)
+            self._stir.set()
+
+    async def known(self) -> None:
+        await self._known.wait()
+
+    def readiness(self) -> str | None:
+        """Return None, or why the choice may be out of date. May be called from another thread."""
+        return self._trouble or None
+
+    async def run(self) -> None:
+        """Keep the names true until cancelled. What cannot be listed stays as it was."""
+        while True:
+            try:
+                names = await _listed(self._http, self._selector)
+            except IsvcSyncError as error:
+                if str(error) != self._trouble:
+                    logger.warning("the chosen namespaces cannot be listed", extra={"error": str(error)})
+                self._trouble = str(error)
+            else:
+                self._trouble = ""
+                self._take(names)
+            await self._pause()
+
+    def _take(self, names: frozenset[str]) -> None:
+        if self._known.is_set() and names == self._names:
+            return
+        came, left = sorted(names - self._names), sorted(self._names - names)
+        logger.info("namespaces chosen", extra={"count": len(names), "new": came[:20], "left": left[:20]})
+        self._names = names
+        if self._known.is_set():
+            self._on_change()
+        self._known.set()
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(_PAUSE_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_AGAIN_S - _PAUSE_S):
+                await self._stir.wait()
+        self._stir.clear()
+
+
+async def namespace_exists(http: httpx.AsyncClient, name: str) -> bool:
+    """Whether a namespace exists. Yes, too, when we may not ask: what is not known to be gone is there.
+
+    Raises an IsvcSyncError when there is no answer.
+    """
+    what = f"reading the namespace {name}"
+    with translated(what):
+        response = await http.get(f"{_PATH}/{quote(name, safe='')}")
+    if response.status_code == httpx.codes.FORBIDDEN:
+        return True
+    if response.status_code == httpx.codes.NOT_FOUND and Answer.of(response).reason == "NotFound":
+        return False
+    raise_for(response, what)  # another 404 is a proxy's, which says nothing
+    return True
+
+
+async def _listed(http: httpx.AsyncClient, selector: str) -> frozenset[str]:
+    """Return the names of all namespaces with these labels. Raises IsvcSyncError."""
+    what = f"listing the namespaces of NAMESPACE_SELECTOR ({selector})"
+    while True:
+        try:
+            return await _all_pages(http, selector, what)
+        except ConflictError:  # 410: the list has changed under its pages
+            logger.debug("the list of namespaces expired between two pages")
+
+
+async def _all_pages(http: httpx.AsyncClient, selector: str, what: str) -> frozenset[str]:
+    names: set[str] = set()
+    token = ""
+    while True:
+        params = {"labelSelector": selector, "limit": str(_PAGE_SIZE)} | ({"continue": token} if token else {})
+        with translated(what):
+            response = await http.get(_PATH, params=params, headers={"Accept": _METADATA_ONLY})
+        raise_for(response, what)
+        try:
+            page = msgspec.json.decode(response.content, type=_Page)
+        except msgspec.DecodeError as error:
+            raise UnreachableError(f"{what}: the answer is no list") from error
+        names.update(each.metadata.name for each in page.items or ())
+        token = page.metadata.token
+        if not token:
+            return frozenset(names)
