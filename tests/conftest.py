@@ -35,3 +35,17 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.failed and plane is not None and item.get_closest_marker("cluster") is not None:
         report.sections.append(("control plane", plane.log_tails()))
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests have measured: `record_property("figures", ...)`, also from other processes."""
+    reports = (report for state in ("passed", "failed") for report in terminalreporter.stats.get(state, ()))
+    lines = [
+        f"{report.nodeid}\n    {text}"
+        for report in reports
+        for name, text in report.user_properties
+        if name == "figures"
+    ]
+    if lines:
+        terminalreporter.section("figures")
+        terminalreporter.write_line("\n".join(sorted(lines)))

@@ -11,8 +11,10 @@ All ports are chosen by the system and stay reserved by a bound socket that neve
 can take them, not even while the API server restarts.
 """
 
+import base64
 import os
 import secrets
+import shutil
 import signal
 import socket
 import ssl
@@ -195,12 +197,55 @@ class ControlPlane:
         assert self._api_server is not None, "started"
         self._api_server.kill()
 
-    def restart_api_server(self) -> None:
-        """Stop it (if it still runs) and start it on the same port, data and keys; returns when it is ready again."""
+    def restart_api_server(self, flags: Sequence[str] | None = None) -> None:
+        """Stop it (if it still runs) and start it on the same port, data and keys; returns when it is ready again.
+
+        `flags` replace those that were given at the start, for this process and the ones after it.
+        """
         assert self._api_server is not None, "started"
+        self._extra_flags = self._extra_flags if flags is None else tuple(flags)
         self._api_server.stop()
         self._start_api_server()
         self._wait_for_crds()
+
+    def copy_etcd(self, to: Path) -> Path:
+        """Copy etcd's data as a power cut at this moment would leave them, to a new directory, and return that.
+
+        etcd stands still meanwhile, so that no file is caught in the middle of a write.
+        """
+        assert self._etcd is not None, "started"
+        self._etcd.send(signal.SIGSTOP)
+        try:
+            return Path(shutil.copytree(self.directory / "etcd", to))
+        finally:
+            self._etcd.send(signal.SIGCONT)
+
+    def put_back_etcd(self, copy: Path) -> None:
+        """Restore a backup: stop both, replace etcd's data by `copy`, start both; returns when the server is ready."""
+        assert self._etcd is not None, "started"
+        assert self._api_server is not None, "started"
+        self._api_server.stop()
+        self._etcd.stop()
+        shutil.rmtree(self.directory / "etcd")
+        shutil.copytree(copy, self.directory / "etcd")
+        self._start_etcd()
+        self._start_api_server()
+        self._wait_for_crds()
+
+    def compact_etcd(self) -> int:
+        """Forget all revisions before the present one, behind the API server's back; return the present one."""
+        with httpx.Client(base_url=self.etcd_url, trust_env=False) as etcd:
+            read = etcd.post("/v3/kv/range", json={"key": "AA==", "limit": "1"}).raise_for_status()
+            revision = int(read.json()["header"]["revision"])
+            etcd.post("/v3/kv/compaction", json={"revision": str(revision), "physical": True}).raise_for_status()
+        return revision
+
+    def take_out_of_etcd(self, resource: str, key: str) -> bool:
+        """Delete an object of the group serving.kserve.io in etcd, as no API server would; say whether it was there."""
+        encoded = base64.b64encode(f"/registry/serving.kserve.io/{resource}/{key}".encode()).decode()
+        with httpx.Client(base_url=self.etcd_url, trust_env=False) as etcd:
+            answer = etcd.post("/v3/kv/deleterange", json={"key": encoded}).raise_for_status()
+        return answer.json().get("deleted") == "1"
 
     def pause(self) -> None:
         """SIGSTOP: connections stay open and nothing answers, as on a half-open network."""

@@ -25,7 +25,7 @@ from sandbox.broker import NatsServer
 from shared.objects import Kind, ObjectKey
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.processes import Guard
-from tests.cluster.remote_kserve import playing
+from tests.cluster.remote_kserve import API_VERSIONS, playing
 from tests.eventually import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -176,7 +176,7 @@ class Installation:
 def isvc(namespace: str, name: str, **labels: str) -> dict[str, Any]:
     prefixed = {f"modelregistry.kubeflow.org/{key.replace('_', '-')}": value for key, value in labels.items()}
     return {
-        "apiVersion": Kind.ISVC.api_version,
+        "apiVersion": API_VERSIONS[Kind.ISVC],
         "kind": Kind.ISVC.kubernetes_kind,
         "metadata": {"namespace": namespace, "name": name, "labels": prefixed},
         "spec": {"predictor": {"model": {"modelFormat": {"name": "sklearn"}, "storageUri": "s3://models/iris"}}},

@@ -26,12 +26,14 @@ from shared.objects import Kind, compare_resource_versions
 
 Obj = dict[str, Any]
 
+API_VERSIONS: Final = {Kind.ISVC: "serving.kserve.io/v1beta1", Kind.LLMISVC: "serving.kserve.io/v1alpha2"}
+
 _RETRY_S: Final = 0.1
 _WATCH_S: Final = 300
 _WEBHOOK: Final = "inferenceservice.kserve-webhook-server.defaulter"
 _WEBHOOKS: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 _PROBE: Final = {
-    "apiVersion": Kind.ISVC.api_version,
+    "apiVersion": API_VERSIONS[Kind.ISVC],
     "kind": Kind.ISVC.kubernetes_kind,
     "metadata": {"name": "probe"},
     "spec": {"predictor": {"model": {"modelFormat": {"name": "sklearn"}}}},
@@ -171,7 +173,7 @@ def _world() -> World:
 
 
 def _collection(kind: Kind, namespace: str = "") -> str:
-    return f"/apis/{kind.api_version}/" + (f"namespaces/{namespace}/" if namespace else "") + kind.plural
+    return f"/apis/{API_VERSIONS[kind]}/" + (f"namespaces/{namespace}/" if namespace else "") + kind.plural
 
 
 def _path(obj: Obj) -> str:
@@ -223,7 +225,7 @@ async def _webhook(client: httpx.AsyncClient, certificates: Path, namespaces: Co
 
 
 def _registration(url: str, ca_bundle: bytes, namespaces: Collection[str]) -> Obj:
-    group, version = Kind.ISVC.api_version.split("/")
+    group, version = API_VERSIONS[Kind.ISVC].split("/")
     named = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": sorted(namespaces)}
     return {
         "metadata": {"generateName": "inferenceservice.serving.kserve.io-"},

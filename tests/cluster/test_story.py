@@ -31,6 +31,7 @@ from shared.reduce import reduce_object
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.installation import NAMESPACE, ROLES, ROOT, Installation, administrator, isvc
 from tests.cluster.processes import wait_until
+from tests.cluster.remote_kserve import API_VERSIONS
 from tests.eventually import eventually
 
 pytestmark = pytest.mark.cluster
@@ -153,12 +154,14 @@ async def guarded(installed: ControlPlane, tmp_path: Path) -> AsyncIterator[Guar
     namespace(installed, "guards")
     token = installed.service_account_token(NAMESPACE, "isvc-sync-consumer")
     kubeconfig = installed.write_kubeconfig(tmp_path / "kubeconfig", token)
-    collection = f"/apis/{Kind.ISVC.api_version}/namespaces/guards/{Kind.ISVC.plural}"
+    collection = f"/apis/{API_VERSIONS[Kind.ISVC]}/namespaces/guards/{Kind.ISVC.plural}"
     http = client(load_cluster(ClusterSettings(kubeconfig=str(kubeconfig)), {}), use="control", role="consumer")
     async with administrator(installed) as admin, http:
         body = isvc("guards", "iris", registered_model_id="1")
         (await admin.post(collection, json=body)).raise_for_status()
-        api = KubernetesApi(Exchanger(http, Instruments(NoOpTracer(), lambda *_: None)), lambda: float("inf"))
+        api = KubernetesApi(
+            Exchanger(http, Instruments(NoOpTracer(), lambda *_: None)), lambda: float("inf"), API_VERSIONS.__getitem__
+        )
         yield Guarded(admin, api, ObjectKey(Kind.ISVC, "guards", "iris"), f"{collection}/iris")
         (await admin.delete(f"{collection}/iris")).raise_for_status()
 
@@ -276,7 +279,7 @@ async def vanish(plane: ControlPlane, name: str) -> None:
 async def delete_as_soon_as_possible(plane: ControlPlane, name: str) -> None:
     """Ask until the API server takes the DELETE, which is before it says that it is ready."""
     space, _, short = name.partition("/")
-    path = f"/apis/{Kind.ISVC.api_version}/namespaces/{space}/{Kind.ISVC.plural}/{short}"
+    path = f"/apis/{API_VERSIONS[Kind.ISVC]}/namespaces/{space}/{Kind.ISVC.plural}/{short}"
 
     async def deleted(admin: httpx.AsyncClient) -> bool:
         try:

@@ -150,7 +150,7 @@ def rights(client: httpx.Client, namespace: str) -> set[tuple[str, str, str, str
 
 PRODUCER = {
     *((verb, "serving.kserve.io", kind, "*") for verb in ("get", "list", "watch") for kind in KINDS),
-    *((verb, "", "namespaces", "*") for verb in ("get", "list", "watch")),
+    *((verb, "", "namespaces", "*") for verb in ("get", "list")),
 }
 PRODUCER_LEASE = {
     ("create", "coordination.k8s.io", "leases", "*"),

@@ -12,6 +12,9 @@ import httpx
 import pytest
 import yaml
 
+from consumer.app import DRAIN_S
+from consumer.group import LEAVE_S
+from consumer.settings import OwnershipSettings
 from producer.settings import LeaseSettings
 from sandbox.broker import find_nats_server
 from tests.cluster.control_plane import BUILT_ASSETS
@@ -89,11 +92,12 @@ def named(kind: str, name: str) -> dict[str, Any]:
     return found
 
 
-def test_of_two_producers_one_is_always_there():
-    deployment = named("Deployment", "isvc-sync-producer")["spec"]
+@pytest.mark.parametrize("role", ["producer", "consumer"])
+def test_of_two_one_is_always_there(role):
+    deployment = named("Deployment", f"isvc-sync-{role}")["spec"]
     assert deployment["replicas"] == 2
     assert deployment["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0}}
-    budget = named("PodDisruptionBudget", "isvc-sync-producer")["spec"]
+    budget = named("PodDisruptionBudget", f"isvc-sync-{role}")["spec"]
     assert budget["maxUnavailable"] == 1
     assert budget["selector"] == deployment["selector"]
     [spread] = deployment["template"]["spec"]["topologySpreadConstraints"]
@@ -108,11 +112,15 @@ def test_the_holder_of_the_lease_is_the_pod_and_the_right_is_to_the_lease_that_i
     assert [rule["resourceNames"] for rule in rules if "resourceNames" in rule] == [[LeaseSettings().lease_name]]
 
 
-def test_a_consumer_is_never_two():
-    deployment = named("Deployment", "isvc-sync-consumer")
-    assert deployment["spec"]["replicas"] == 1
-    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
-    assert not any("scale" in service or "deploy" in service for service in compose()["services"].values())
+def test_a_consumer_has_the_time_to_give_its_shards_away():
+    spec = named("Deployment", "isvc-sync-consumer")["spec"]["template"]["spec"]
+    telemetry_s, broker_s = 2.0, 5.0
+    assert spec["terminationGracePeriodSeconds"] > LEAVE_S + DRAIN_S + OwnershipSettings().shard_lease_s / 4 + (
+        broker_s + telemetry_s
+    )
+    [container] = spec["containers"]
+    [name] = [one for one in container["env"] if one["name"] == "POD_NAME"]
+    assert name["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
 
 
 # --- compose and kind ---
