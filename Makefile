@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help venv check format test test-cluster simulate demo lock clean
+.PHONY: help venv check format test test-cluster simulate bench demo lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,10 @@ test: venv ## all tests that need no cluster
 
 simulate: venv ## random histories of the producer: SEED=0 HISTORIES=10000
 	$(BIN)/python -m tests.simulation.producer $(or $(SEED),0) $(or $(HISTORIES),10000)
+
+bench: venv ## measure the producer: memory with 100,000 objects, the start with 10,000 (a quarter of an hour)
+	$(BIN)/python -m bench.producer_scale
+	$(BIN)/python -m bench.producer_start
 
 demo: venv ## show the whole pipeline at work on this machine, and check the result
 	$(BIN)/isvc-sync demo
