@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help venv check format test test-cluster simulate bench demo lock clean
+.PHONY: help venv check format test test-cluster simulate simulate-consumer chaos bench demo lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,9 +35,16 @@ test: venv ## all tests that need no cluster
 simulate: venv ## random histories of the producer: SEED=0 HISTORIES=10000
 	$(BIN)/python -m tests.simulation.producer $(or $(SEED),0) $(or $(HISTORIES),10000)
 
-bench: venv ## measure the producer: memory with 100,000 objects, the start with 10,000 (a quarter of an hour)
+simulate-consumer: venv ## random histories of the consumer: SEED=0 HISTORIES=10000
+	$(BIN)/python -m tests.simulation.consumer $(or $(SEED),0) $(or $(HISTORIES),10000)
+
+chaos: venv ## everything fails at once: SEED=1 DURATION_S=40 NODES=1 (or 3)
+	$(BIN)/python -m tests.chaos $(or $(SEED),1) $(or $(DURATION_S),40) --nodes $(or $(NODES),1)
+
+bench: venv ## measure: 100,000 objects in memory, the start with 10,000, a sweep of 10,000 (ten minutes)
 	$(BIN)/python -m bench.producer_scale
 	$(BIN)/python -m bench.producer_start
+	$(BIN)/python -m bench.sweep
 
 demo: venv ## show the whole pipeline at work on this machine, and check the result
 	$(BIN)/isvc-sync demo

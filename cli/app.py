@@ -3,7 +3,7 @@
 # ruff: noqa: PLC0415 - `isvc-sync version` must not wait for a Kubernetes client
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -80,6 +80,76 @@ def producer() -> None:
 def consumer() -> None:
     """Reconcile the registry with the published changes and label the objects, until SIGTERM."""
     _daemon("consumer")
+
+
+@app.command()
+def release(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Holds to end; none: show them.")] = None,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="End every hold.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where nobody can be asked.")] = False,
+    output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="How to show it.")] = "table",
+) -> None:
+    """Show what is held back because it looks like a mistake; with ids, say that it is none.
+
+    The producer holds deletes, the consumer's sweep undeployments, when too many
+    come at once or nothing is left. An id stands for exactly the objects shown:
+    nothing that came later is released with them. docs/holds.md says what to check.
+
+    Reads CLUSTER_NAME, SUBJECT_PREFIX and NATS_*, as the two daemons do.
+
+    Exit code 0: nothing is held, or all that was named is released.
+    1: something is held, or was not released. 2: wrong settings or options.
+    3: nobody answers. 130: interrupted.
+    """
+    from cli.release import Options, run
+
+    options = Options(ids=tuple(ids or ()), everything=everything, yes=yes, output=output)
+    raise typer.Exit(run(options))
+
+
+@app.command()
+def drift(
+    *,
+    fix: Annotated[bool, typer.Option("--fix", help="Let it be repaired, after showing what would be done.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where nobody can be asked.")] = False,
+    wait_s: Annotated[float, typer.Option(min=0.0, help="Seconds to wait for the repairs.")] = 30.0,
+    output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="How to show it.")] = "table",
+) -> None:
+    """Show where the registries and the cluster differ, as the consumer's sweep would find it now.
+
+    Compares all records with the last event of each object. --fix asks the
+    consumers to look at what differs, as the sweep does; what the sweep would
+    hold is left to `isvc-sync release`. docs/sweep.md explains each line.
+
+    Reads the consumer's variables: CLUSTER_NAME, REGISTRY_*, NATS_*, KUBECONFIG.
+
+    Exit code 0: nothing differs, or all is repaired. 1: something differs.
+    2: wrong settings or options. 3: something was not read. 130: interrupted.
+    """
+    from cli.drift import Options, run
+
+    raise typer.Exit(run(Options(fix=fix, yes=yes, wait_s=wait_s, output=output)))
+
+
+@app.command()
+def history(
+    name: Annotated[str, typer.Argument(metavar="[NAMESPACE/NAME]", help="The object.", show_default=False)] = "",
+    *,
+    version: Annotated[str, typer.Option(metavar="ID", help="Where this model version was deployed instead.")] = "",
+    cluster: Annotated[str, typer.Option(metavar="NAME", help="Of this cluster only.")] = "",
+    output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="How to show it.")] = "table",
+) -> None:
+    """Show which model versions were deployed when, from the registry alone.
+
+    Reads REGISTRY_URL and the other REGISTRY_* variables, as the consumer does.
+
+    Exit code 0: found. 1: the registry tells of none. 2: wrong settings or
+    options. 3: the registry cannot be read. 130: interrupted.
+    """
+    from cli.history import Options, run
+
+    raise typer.Exit(run(Options(name=name, version=version, cluster=cluster, output=output)))
 
 
 @app.command()

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from consumer.notices import Topic
 from consumer.writeback import WriteCost
 
 
@@ -58,8 +59,9 @@ class DeferPatch(msgspec.Struct, frozen=True, tag=True):
 
 
 class Warn(msgspec.Struct, frozen=True, tag=True):
-    """A person should know, but everything that could be recorded is."""
+    """A person should know, but everything that could be recorded is. `topic`: of the Event that tells its owner."""
 
+    topic: Topic
     reason: str
 
 

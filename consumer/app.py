@@ -1,12 +1,14 @@
 """The consumer process: puts the parts together, runs them, and takes them down in order.
 
-One pull loop for each shard feeds the one worker. At the end: no more pulls, what is at hand is finished, the rest
-stays un-acknowledged for the next owner.
+One pull loop for each shard that is ours feeds the one worker. At the end each shard is given away: no more pulls, what
+is at hand is finished, the rest stays un-acknowledged for the next owner, who may begin at once.
 """
 
 import asyncio
 import logging
 import random
+import secrets
+import socket
 import time
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
@@ -18,25 +20,28 @@ import msgspec
 
 from consumer.act import Actor
 from consumer.connections import Connections, connect
-from consumer.delivery import Delivery
 from consumer.events import EventStream
+from consumer.fence import Fence, FencedDeadLetters, Held
 from consumer.handle import Handler, Hooks, Sources
 from consumer.inbox import Durable, PullLoop
-from consumer.lookup import Lookup
-from consumer.plan import PlanSettings
+from consumer.intake import Intake, Once
+from consumer.leases import LeaseStream
+from consumer.ownership import Me
 from consumer.reconcile import Reconciler
-from consumer.records import Identity
-from consumer.registry import ModelRegistry
-from consumer.settings import ConsumerSettings
-from consumer.shards import SoleOwner
+from consumer.settings import ConsumerSettings, OwnershipSettings
+from consumer.shards import Hooks as ShardHooks
+from consumer.shards import Shards
 from consumer.spans import Handle, traced
+from consumer.suspects import Suspects
+from consumer.sweeper import Charge, sweeper
+from consumer.sweeping import Sweeper
 from consumer.work import Work, receive
-from consumer.worker import Worker
+from consumer.worker import Custody, Worker
 from consumer.workqueue import WorkQueue
-from consumer.writeback import Target, WriteBack, WriteBackForm
 from shared.errors import BadEventError, TransientError
 from shared.health import Health, serving
 from shared.running import together
+from shared.startup import until_it_works
 from shared.streams import ensure_consumer
 from shared.telemetry import Telemetry
 
@@ -45,14 +50,20 @@ logger = logging.getLogger(__name__)
 KEEP_ALIVE_S: Final = 10.0  # a third of the durables' ack_wait
 DRAIN_S: Final = 6.0  # one request may take 5 s
 ROUND_TRIP_AGE_S_MAX: Final = 10.0
+# Of the fence: where the system has one that goes on while the machine sleeps, a machine that wakes up knows it.
+CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Parts(msgspec.Struct, frozen=True):
     """What runs."""
 
+    leases: LeaseStream
+    shards: Shards
+    intake: Intake
     worker: Worker
     reconciler: Reconciler
     handle: Handle
+    sweeper: Sweeper
 
 
 async def run(settings: ConsumerSettings, telemetry: Telemetry) -> None:
@@ -67,79 +78,107 @@ async def run(settings: ConsumerSettings, telemetry: Telemetry) -> None:
         port = stack.enter_context(serving(settings.health, health, telemetry.scrape))
         logger.info("health is served", extra={"port": port})
         ticking = _task(stack, "ticking", health.keep_ticking(lambda: telemetry.metrics.live_ticks.add(1)))
-        owner = SoleOwner(settings.broker.shards)
-        connections = await connect(settings, telemetry, owner, stack)
+        fence = Fence(settings.broker.shards, partial(time.clock_gettime, CLOCK))
+        connections = await connect(settings, telemetry, fence, stack)
         health.add_check("broker", partial(_broker_check, connections))
-        parts = assemble(settings, telemetry, owner, connections)
-        stack.push_async_callback(parts.worker.drain, DRAIN_S)
+        parts = assemble(settings, telemetry, fence, connections)
+        health.add_check("group", parts.shards.readiness)
+        stack.push_async_callback(parts.worker.drain, 0.0)
         handling = _task(stack, "worker", parts.worker.run(parts.handle))
         keeping = _task(stack, "keep alive", parts.worker.keep_alive(KEEP_ALIVE_S))
         gauging = _task(stack, "gauges", _gauge(telemetry, connections, parts))
-        for pull in pull_loops(owner, connections, parts.worker, telemetry):
-            pull.start()
-            stack.push_async_callback(pull.stop)
-        for task in (ticking, handling, keeping, gauging):
+        telling = _task(stack, "notices", connections.notices.run())
+        await _join(parts, stack)
+        owning = _task(stack, "shards", parts.shards.run())
+        sweeping = _task(stack, "sweep", parts.sweeper.run())
+        for task in (ticking, handling, keeping, gauging, telling, owning, sweeping):
             health.watch_task(task)
         ready.set()
-        logger.info("consuming", extra={"cluster": settings.naming.cluster_name, "shards": len(owner.owned)})
-        await together(connections.lost, ticking, handling, keeping, gauging)
+        logger.info("consuming", extra={"cluster": settings.naming.cluster_name, "shards": len(fence.owned)})
+        await together(connections.lost, ticking, handling, keeping, gauging, telling, owning, sweeping)
 
 
-def assemble(settings: ConsumerSettings, telemetry: Telemetry, owner: SoleOwner, connections: Connections) -> Parts:
-    """Put the reconciler, the handler and the worker together; nothing runs yet."""
-    deciding = _plan_settings(settings, connections)
-    registry = ModelRegistry(connections.registry, owner.budget_s)
-    actor = Actor(registry, connections.kubernetes, deciding, owner.fence, partial(_count_write_back, telemetry))
-    lookup = Lookup(registry, actor.environments, deciding, time.monotonic)
-    worker = Worker(WorkQueue(deciding.prefix))
-    reconciler = Reconciler(actor, lookup, deciding, worker.look_again)
+async def _join(parts: Parts, stack: AsyncExitStack) -> None:
+    """Become a member of the group, until the stack is closed: then everything at hand is finished and given away."""
+    shards = parts.shards
+    stack.push_async_callback(await until_it_works("the leases", partial(parts.leases.watch, shards.kick)))
+    stack.push_async_callback(parts.intake.close)
+    # In a task of its own: this one is cancelled by then, and calls to JetStream would say so (`translated`).
+    stack.push_async_callback(lambda: asyncio.create_task(shards.leave(), name="leaving the group"))
+    await until_it_works("the group of consumers", partial(shards.start, parts.intake))
+
+
+def assemble(settings: ConsumerSettings, telemetry: Telemetry, fence: Fence, connections: Connections) -> Parts:
+    """Put the parts together; nothing runs yet."""
+    deciding = connections.deciding
+    leases = LeaseStream(
+        connections.broker, connections.subjects, connections.streams.lease, connections.streams.events
+    )
+    me, lease_s = _me(settings.ownership), settings.ownership.shard_lease_s
+    shards = Shards(fence, leases, me, lease_s, _shard_hooks(telemetry, fence, connections))
+    worker = Worker(WorkQueue(deciding.prefix), Custody(fence, Suspects(fence, shards)))
+    intake = Intake(fence, worker, Once(connections.dead_letters.load), DRAIN_S)
+    intake.connect(pull_loops(intake, connections, worker, telemetry))
+    tell = connections.notices.tell
+    actor = Actor(connections.kubernetes, deciding, fence.check, partial(_count_write_back, telemetry), tell)
+    reconciler = Reconciler(actor, connections.registries, deciding, worker.look_again)
     sources = Sources(EventStream(connections.broker, connections.subjects, connections.streams.events), actor.live)
-    hooks = Hooks(random.random, _now, partial(_count_result, telemetry))
-    handler = Handler(reconciler, sources, connections.dead_letters, hooks)
-    return Parts(worker, reconciler, traced(telemetry.tracer, handler.handle))
+    hooks = Hooks(random.random, _now, partial(_count_result, telemetry), tell)
+    handler = Handler(reconciler, sources, FencedDeadLetters(connections.dead_letters, fence), hooks)
+    handle = traced(telemetry.tracer, handler.handle)
+    charge = Charge(fence, me.member, settings.sweep.sweep_interval_s, (actor, reconciler))
+    return Parts(leases, shards, intake, worker, reconciler, handle, sweeper(connections, telemetry, charge))
 
 
-def pull_loops(owner: SoleOwner, connections: Connections, worker: Worker, telemetry: Telemetry) -> list[PullLoop]:
-    """Return a pull loop for each owned shard; they feed the worker."""
+def pull_loops(intake: Intake, connections: Connections, worker: Worker, telemetry: Telemetry) -> list[PullLoop]:
+    """Return the pull loop of each shard; they feed the worker."""
     burials: set[asyncio.Task[None]] = set()
 
-    def take(delivery: Delivery) -> None:
+    def hand_on(message: Held) -> None:
         try:
-            worker.offer(receive(delivery, connections.cluster_id))
+            worker.offer(receive(message, connections.cluster_id))
         except BadEventError as error:
-            task = asyncio.create_task(_bury_unknown(connections, telemetry, delivery, str(error)))
+            task = asyncio.create_task(_bury_unknown(connections, telemetry, message, str(error)))
             burials.add(task)
             task.add_done_callback(burials.discard)
 
     def loop(shard: int) -> PullLoop:
         ensure = partial(ensure_consumer, connections.broker.jetstream, connections.subjects, shard)
         durable = Durable(connections.streams.events, connections.subjects.durable(shard), ensure)
-        return PullLoop(connections.broker, durable, take)
+        return PullLoop(connections.broker, durable, lambda delivery: intake.take(shard, delivery, hand_on))
 
-    return [loop(shard) for shard in sorted(owner.owned)]
+    return [loop(shard) for shard in range(connections.subjects.shards)]
 
 
-async def _bury_unknown(connections: Connections, telemetry: Telemetry, delivery: Delivery, reason: str) -> None:
+async def _bury_unknown(connections: Connections, telemetry: Telemetry, message: Held, reason: str) -> None:
     """Bury what names no object of ours, so that nothing in a shard's stream is just skipped."""
-    headers = delivery.headers | delivery.provenance
+    headers = message.headers | message.provenance
     try:
-        await connections.dead_letters.bury_unknown(delivery.subject, headers, delivery.body, reason)
-        await delivery.terminate(reason)
-        logger.error("dead letter", extra={"subject": delivery.subject, "reason": reason})
+        message.require()
+        await connections.dead_letters.bury_unknown(message.subject, headers, message.body, reason)
+        await message.terminate(reason)
+        logger.error("dead letter", extra={"subject": message.subject, "reason": reason})
         telemetry.metrics.events.add(1, {"result": "dead"})
     except TransientError as error:
         logger.warning("could not bury, the broker will deliver it again", extra={"reason": str(error)})
 
 
-def _plan_settings(settings: ConsumerSettings, connections: Connections) -> PlanSettings:
-    naming, writing = settings.naming, settings.write_back
-    key = f"{naming.label_prefix}inference-service-id"
-    return PlanSettings(
-        us=Identity(naming.cluster_name, connections.cluster_id),
-        prefix=naming.label_prefix,
-        environment=settings.registry.environment_name,
-        write_back=WriteBack(writing.write_back),
-        target=Target(key, WriteBackForm(writing.write_back_form), connections.lists),
+def _me(settings: OwnershipSettings) -> Me:
+    instance = secrets.token_hex(8)
+    return Me(settings.pod_name or f"{socket.gethostname()}_{instance[:8]}", instance)
+
+
+def _shard_hooks(telemetry: Telemetry, fence: Fence, connections: Connections) -> ShardHooks:
+    metrics = telemetry.metrics
+
+    def on_owned(owned: int, members: int) -> None:
+        metrics.shards_owned.set(owned)
+        connections.registries.resize(owned=owned, shards=fence.shards, members=members)
+
+    return ShardHooks(
+        on_owned=on_owned,
+        on_taken=lambda clean: metrics.shard_takeovers.add(1, {"how": "clean" if clean else "unclean"}),
+        on_lost=lambda reason: metrics.fences_lost.add(1, {"reason": reason}),
     )
 
 

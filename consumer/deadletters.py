@@ -79,6 +79,9 @@ class DeadLetterStream:
         self._unknown.add(entry)
         await self._store(entry, headers, body, reason)
 
+    def holds(self, key: ObjectKey) -> bool:
+        return key in self._keys
+
     async def clear(self, key: ObjectKey) -> None:
         """Remove the object's entry, if there is one."""
         if key not in self._keys:

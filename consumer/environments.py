@@ -1,28 +1,40 @@
 """Serving environments of the registry: found once, made when absent, remembered by name."""
 
-import asyncio
 from weakref import WeakValueDictionary
 
+import msgspec
+
+from consumer.inflight import InFlightLimit
 from consumer.ports import Registry
 from shared.errors import ConflictError, PermanentError
 
 
 class Environments:
-    """Names to ids. Many consumers may create the same one at once: the registry lets one win, the others find it."""
+    """Names to ids, in one registry.
+
+    Many consumers may create the same one at once: the registry lets one win, and the others find it.
+    """
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._ids: dict[str, str] = {}
-        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # many ask at once, once is enough
+        # Many ask at once, once is enough; and nobody waits for long behind one who gets no answer.
+        self._asking: WeakValueDictionary[str, InFlightLimit] = WeakValueDictionary()
 
     async def find(self, name: str) -> str | None:
-        """Return the id of an environment, or None when the registry has none of that name."""
-        async with self._asking.setdefault(name, asyncio.Lock()):
+        """Return the id of an environment, or None when the registry has none of that name.
+
+        Raises NotSentError where somebody else has been asking for it for over a second.
+        """
+        async with self._asking.setdefault(name, InFlightLimit(1)):
             return await self._find(name)
 
     async def get_or_create(self, name: str) -> str:
-        """Return the id of an environment. Raises PermanentError when its name is taken, yet cannot be found."""
-        async with self._asking.setdefault(name, asyncio.Lock()):
+        """Return the id of an environment.
+
+        Raises PermanentError when its name is taken, yet cannot be found; NotSentError as `find`.
+        """
+        async with self._asking.setdefault(name, InFlightLimit(1)):
             present = await self._find(name)
             if present is not None:
                 return present
@@ -47,3 +59,11 @@ class Environments:
 
     def forget(self, name: str) -> None:
         self._ids.pop(name, None)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """One registry, where records are written. `name` tells it apart from others: equal ids there are other things."""
+
+    name: str
+    registry: Registry
+    environments: Environments

@@ -13,7 +13,7 @@ import httpx
 import msgspec
 from opentelemetry.trace import SpanKind, StatusCode, Tracer
 
-from shared.errors import TransientError, UnreachableError
+from shared.errors import NotSentError, UnreachableError
 from shared.telemetry import inject
 
 REQUEST_TIMEOUT_S: Final = 5.0
@@ -65,11 +65,11 @@ class Exchanger:
     async def send(self, outgoing: Outgoing, budget: Budget) -> httpx.Response:
         """Return the answer, its body read, whatever its status.
 
-        Raises UnreachableError when none came in time, TransientError when too little time is left to ask.
+        Raises UnreachableError when none came in time, NotSentError when too little time is left to ask.
         """
         left_s = budget()
         if left_s < REQUEST_MIN_S:
-            raise TransientError(f"{outgoing}: not sent, the ownership of its shard ends")
+            raise NotSentError(f"{outgoing}: not sent, the ownership of its shard ends")
         name = f"{outgoing.method} {outgoing.route}"
         attributes = {"http.request.method": outgoing.method, "url.template": outgoing.route, **self._peer}
         code, started_s = "failed", time.monotonic()

@@ -16,6 +16,8 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
+from consumer.act import Tell, tell_nobody
+from consumer.notices import About, sync_failed
 from consumer.observation import Observation
 from consumer.ports import DeadLetters, LastEvents, Live
 from consumer.reconcile import How, Reconciler
@@ -34,11 +36,15 @@ class Sources(msgspec.Struct, frozen=True):
 
 
 class Hooks(msgspec.Struct, frozen=True):
-    """What the shell lends: chance in [0, 1) for the spread of retries, the time (RFC 3339), and an ear for results."""
+    """What the shell lends: chance in [0, 1) for the spread of retries, and the time (RFC 3339).
+
+    And ears: `on_result` for what came of each work, `tell` for what an object's owner should know.
+    """
 
     chance: Callable[[], float]
     now: Callable[[], str]
     on_result: Callable[[Work, str], None]
+    tell: Tell = tell_nobody
 
 
 class Handler:
@@ -60,12 +66,19 @@ class Handler:
                 await work.message.ack()
             case Bury(reason):
                 await work.message.terminate(reason)
+                self._reconciler.memory.bury(work.about.uid if work.about else "")
                 logger.error("dead letter", extra={"object": str(work.key), "reason": reason})
+                self._hooks.tell(work.about or About(work.key), sync_failed(reason))
                 self._hooks.on_result(work, "dead")
-            case Retry(delay_s, reason):
+            case Retry(delay_s, reason, held):
                 fields = {"object": str(work.key), "attempt": work.attempt, "delay_s": round(delay_s, 2)}
-                logger.warning("will try again", extra=fields | {"reason": reason})
-                self._hooks.on_result(work, "retry")
+                # That a registry is away is said once, not for each object that waits for it.
+                logger.log(
+                    logging.DEBUG if held else logging.WARNING, "will try again", extra=fields | {"reason": reason}
+                )
+                if held:  # nothing was tried: however long a registry is away, what follows begins with a short delay
+                    work.attempt = max(1, work.attempt - 1)
+                self._hooks.on_result(work, "held" if held else "retry")
             case _:
                 assert_never(decision)
         return decision
@@ -84,18 +97,30 @@ class Handler:
     async def _process(self, work: Work) -> None:
         if work.failure is not None:
             raise work.failure
+        closed = await self._close_named(work)
         seen = work.seen or await self._look(work)
         if seen is None:
-            self._hooks.on_result(work, "noop")
+            self._hooks.on_result(work, "applied" if closed else "noop")
             return
+        work.about = seen.about
         how = How(work.creates_first, work.forced, is_look=work.seen is None)
         result = await self._reconciler.reconcile(seen, how)
+        if result.told and result.rejections and self._dead_letters.holds(work.key):
+            self._hooks.on_result(work, result.word)  # the echo of our own write, say: still to be seen by a person
+            return
         if result.rejections:
             raise PermanentError("; ".join(result.rejections))
         work.settled = work.settled or result.settles  # the next try would find nothing to do, and not say it again
         if work.settled:
             await self._dead_letters.clear(work.key)
         self._hooks.on_result(work, result.word)
+
+    async def _close_named(self, work: Work) -> bool:
+        """Close the records that a look names and that are not the object's; return whether there was one."""
+        if not work.named:
+            return False
+        last = await self._sources.events.last(work.key)
+        return await self._reconciler.strays.close(work.key, work.named, last, self._hooks.now())
 
     async def _look(self, work: Work) -> Observation | None:
         """Return the live object; the last known state with its end when it is gone; None when nothing is known."""
@@ -107,7 +132,8 @@ class Handler:
             return replace(live, time=self._hooks.now())
         if not work.forced:
             return None  # an id that is due on an object that is gone: its own event ends it
-        return replace(last, freshness=replace(last.freshness, deleted=True), time=self._hooks.now())
+        ended = last.time if not last.lives else self._hooks.now()
+        return replace(last, freshness=replace(last.freshness, deleted=True), time=ended)
 
     async def _bury(self, work: Work, decision: Bury) -> Bury | Retry:
         """Store the message among the dead letters before it is terminated: it must never be in neither place."""

@@ -110,7 +110,7 @@ class PullLoop:
             # same moment as the answer.
             await asyncio.wait([supervisor], timeout=self._durable.pull.tick_s)
         await self._close_session()
-        await self._flush()
+        await self.flush()
 
     async def restart(self) -> None:
         """Stop and reset: as at a takeover."""
@@ -218,8 +218,8 @@ class PullLoop:
         if session is not None:
             await session.close()
 
-    async def _flush(self) -> None:
-        """Wait until the server has read all that we sent."""
+    async def flush(self) -> None:
+        """Wait until the server has read all that we sent, acknowledgements included."""
         if self._broker.client.is_connected:
             # Twice, since nats-py's ping overtakes what is buffered; after the first answer that has left. Shielded,
             # since the late answer to a cancelled ping would end nats-py's read loop.

@@ -4,6 +4,7 @@ The watch is the producer's; here every request is short, has a deadline, and na
 """
 
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ from consumer.exchange import Budget, Exchanger, Outgoing
 from consumer.writeback import KServeLists
 from shared.errors import ConflictError, IsvcSyncError, NotFoundError, TransientError, UnreachableError
 from shared.kubernetes_errors import Answer, raise_for
-from shared.objects import ObjectKey
+from shared.objects import Kind, ObjectKey
 
 logger = logging.getLogger(__name__)
 
@@ -32,14 +33,18 @@ class _ConfigMap(msgspec.Struct):
 
 
 class KubernetesApi:
-    """One cluster, for as long as `budget` grants; implements the port `Kubernetes`."""
+    """One cluster, for as long as `budget` grants; implements the port `Kubernetes`.
 
-    def __init__(self, exchanger: Exchanger, budget: Budget) -> None:
+    `api_version` says under which group and version a kind is read and patched.
+    """
+
+    def __init__(self, exchanger: Exchanger, budget: Budget, api_version: Callable[[Kind], str]) -> None:
         self._exchanger = exchanger
         self._budget = budget
+        self._api_version = api_version
 
     async def get(self, key: ObjectKey) -> Any | None:
-        request = Outgoing(method="GET", path=_path(key), route=_route(key))
+        request = Outgoing(method="GET", path=self._path(key), route=self._route(key))
         response = await self._exchanger.send(request, self._budget)
         what = f"reading {key}"
         if response.status_code == 404 and Answer.of(response).reason == "NotFound":
@@ -48,15 +53,16 @@ class KubernetesApi:
             raise_for(response, what)
         except NotFoundError as error:
             raise TransientError(
-                f"{what}: the cluster does not serve {key.kind.plural}: is KServe installed?"
+                f"{what}: the cluster does not serve {key.kind.plural} as {self._api_version(key.kind)}: is KServe "
+                "installed, and LLMISVC_API_VERSION a version that it serves?"
             ) from error
         return _decoded(response.content, Any, what)
 
     async def patch(self, key: ObjectKey, operations: list[dict[str, Any]]) -> None:
         request = Outgoing(
             method="PATCH",
-            path=_path(key),
-            route=_route(key),
+            path=self._path(key),
+            route=self._route(key),
             body=msgspec.json.encode(operations),
             content_type="application/json-patch+json",
         )
@@ -85,17 +91,14 @@ class KubernetesApi:
             return KServeLists()
         return KServeLists(config.service_annotation_disallowed_list, config.service_label_disallowed_list)
 
+    def _path(self, key: ObjectKey) -> str:
+        return f"{self._collection(key.kind, quote(key.namespace, safe=''))}/{quote(key.name, safe='')}"
 
-def _path(key: ObjectKey) -> str:
-    return f"{_collection(key, quote(key.namespace, safe=''))}/{quote(key.name, safe='')}"
+    def _route(self, key: ObjectKey) -> str:
+        return f"{self._collection(key.kind, '{namespace}')}/{{name}}"
 
-
-def _route(key: ObjectKey) -> str:
-    return f"{_collection(key, '{namespace}')}/{{name}}"
-
-
-def _collection(key: ObjectKey, namespace: str) -> str:
-    return f"/apis/{key.kind.api_version}/namespaces/{namespace}/{key.kind.plural}"
+    def _collection(self, kind: Kind, namespace: str) -> str:
+        return f"/apis/{self._api_version(kind)}/namespaces/{namespace}/{kind.plural}"
 
 
 def _decoded(content: bytes, shape: Any, what: str) -> Any:

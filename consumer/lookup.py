@@ -1,30 +1,29 @@
-"""Read from the registry what `plan` must know: the records of a uid, and whether models and versions exist."""
+"""Read from one registry what `plan` must know: the records of a uid, and whether models and versions exist."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 from weakref import WeakValueDictionary
 
-from consumer.environments import Environments
+from consumer.environments import Place
+from consumer.inflight import InFlightLimit
 from consumer.observation import Observation
 from consumer.plan import Facts, PlanSettings, Questions, environment_name
-from consumer.ports import Registry
 from consumer.records import Record, base_name, external_id
 
 CHECKED_FOR_S: Final = 60.0  # how long a model or version that was found counts as there
 
 
 class Lookup:
-    """Asks the registry. `now` is a monotonic clock in seconds."""
+    """Asks the registry at `place`. `now` is a monotonic clock in seconds."""
 
-    def __init__(
-        self, registry: Registry, environments: Environments, settings: PlanSettings, now: Callable[[], float]
-    ) -> None:
-        self._registry = registry
-        self._environments = environments
+    def __init__(self, place: Place, settings: PlanSettings, now: Callable[[], float]) -> None:
+        self.place = place
+        self._registry = place.registry
+        self._environments = place.environments
         self._settings = settings
         self._now = now
-        self._asking: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._asking: WeakValueDictionary[tuple[str, str], InFlightLimit] = WeakValueDictionary()
         self._checked: dict[tuple[str, str], tuple[float, str | None]] = {}
 
     async def records(self, seen: Observation, models: Iterable[str]) -> dict[str, Record]:
@@ -70,8 +69,11 @@ class Lookup:
         return await self._checked_once("version", version, ask)
 
     async def _checked_once(self, kind: str, number: str, ask: Callable[[], Awaitable[str | None]]) -> str | None:
-        """Return what is remembered, else ask; several objects that want to know the same wait for one answer."""
-        async with self._asking.setdefault((kind, number), asyncio.Lock()):
+        """Return what is remembered, else ask; several objects that want to know the same wait for one answer.
+
+        But not for long: NotSentError, where it has not come for over a second.
+        """
+        async with self._asking.setdefault((kind, number), InFlightLimit(1)):
             known = self._remembered(kind, number)
             if known is not None:
                 return known

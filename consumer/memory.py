@@ -1,6 +1,7 @@
 """What the owner of a shard remembers of the objects it handled, so that what is known costs no call.
 
-Only a saving: the truth stands in the record. Lost at a restart or takeover, and then a repeated event costs one read.
+Only a saving: the truth stands in the record. It lasts as long as the term of its shard: another owner may have written
+since. Lost with that, or at a restart, and then a repeated event costs one read.
 """
 
 from collections import OrderedDict
@@ -8,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from consumer.discovery import Asked, asked_of
+from consumer.fence import Term, term_at_hand
 from consumer.freshness import Freshness
 from consumer.observation import Observation, Wanted, want
 from consumer.plan import PlanSettings
@@ -16,11 +19,15 @@ UIDS_MAX: Final = 100_000  # about 1 KB each
 
 
 class Inputs(msgspec.Struct, frozen=True):
-    """Everything of an object that `plan` looks at; equal inputs lead to the same end. `id_value`: our id on it."""
+    """Everything of an object that decides; equal inputs lead to the same end.
+
+    `id_value`: our id on it. `asked`: the registry it asks for.
+    """
 
     wanted: Wanted
     models: tuple[str, ...]
     id_value: str | None
+    asked: Asked = Asked()
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -28,7 +35,10 @@ class Known(msgspec.Struct, frozen=True):
 
     `digest`: its content, as it was before we wrote to it. `record_id`: the record of the present model. `closed`: the
     models whose records are known to be closed or never were. `due`: the id should be on the object, but writing it was
-    too costly.
+    too costly. `registry`: the name of the registry that all of this is about, "" where it has none. `left`: registries
+    that it had before, and in which its records could not be closed yet. `rejections`: what a person is to be told of
+    this state, said again with each event that changes nothing until it is `buried`. `unsure`: a later state was tried
+    and not finished; what of it was written nobody knows, so that not even a return to this state may be taken as done.
     """
 
     freshness: Freshness
@@ -37,10 +47,20 @@ class Known(msgspec.Struct, frozen=True):
     record_id: str | None = None
     closed: frozenset[str] = frozenset()
     due: bool = False
+    registry: str = ""
+    left: frozenset[str] = frozenset()
+    rejections: tuple[str, ...] = ()
+    buried: bool = False
+    unsure: bool = False
 
 
 def inputs_of(seen: Observation, settings: PlanSettings) -> Inputs:
-    return Inputs(want(seen, settings.prefix), seen.models, settings.target.value_on(seen.obj))
+    return Inputs(
+        want(seen, settings.prefix),
+        seen.models,
+        settings.target.value_on(seen.obj),
+        asked_of(seen.obj, settings.prefix),
+    )
 
 
 class Memory:
@@ -48,24 +68,28 @@ class Memory:
 
     def __init__(self, uids_max: int = UIDS_MAX) -> None:
         self._uids_max = uids_max
-        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._known: OrderedDict[str, tuple[Known, Term | None]] = OrderedDict()
 
     def get(self, uid: str) -> Known | None:
-        known = self._known.get(uid)
-        if known is not None:
-            self._known.move_to_end(uid)
+        """Return what is known since the term of the work at hand began."""
+        known, term = self._known.get(uid, (None, None))
+        if known is None or term is not term_at_hand():
+            return None
+        self._known.move_to_end(uid)
         return known
 
     def put(self, uid: str, known: Known) -> None:
-        self._known[uid] = known
+        self._known[uid] = known, term_at_hand()
         self._known.move_to_end(uid)
         if len(self._known) > self._uids_max:
             self._known.popitem(last=False)
 
+    def bury(self, uid: str) -> None:
+        """Note that what is known of a uid was stored as a dead letter; nothing, where nothing is known."""
+        known = self.get(uid)
+        if known is not None:
+            self.put(uid, msgspec.structs.replace(known, buried=True))
+
     def deferred(self) -> int:
         """Return how many objects wait for their id."""
-        return sum(known.due for known in self._known.values())
-
-    def clear(self) -> None:
-        """Forget everything: the shards may have had another owner meanwhile."""
-        self._known.clear()
+        return sum(known.due for known, term in self._known.values() if term is None or not term.over)

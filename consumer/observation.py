@@ -5,6 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from consumer.freshness import Freshness
+from consumer.notices import About
 from consumer.writeback import deployment_mode
 from shared.events import Event, EventType
 from shared.objects import Kind, ObjectKey, ReducedObject
@@ -20,6 +21,7 @@ class PassedVersion(msgspec.Struct, frozen=True):
     version: str
     resource_version: str
     time: str
+    epoch: int
 
 
 class Observation(msgspec.Struct, frozen=True):
@@ -41,6 +43,11 @@ class Observation(msgspec.Struct, frozen=True):
     @property
     def lives(self) -> bool:
         return not self.freshness.deleted
+
+    @property
+    def about(self) -> About:
+        """What a notice to its owner is about."""
+        return About(self.key, self.uid, self.obj.metadata.resource_version)
 
 
 def observe(event: Event, obj: ReducedObject, passed: tuple[PassedVersion, ...] = ()) -> Observation:

@@ -6,13 +6,14 @@ plan means that registry and object agree.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from consumer.actions import Action, CreateRecord, DeferPatch, PatchObject, Reject, UpdateRecord, Warn
 from consumer.freshness import Order, compare
+from consumer.notices import Topic
 from consumer.observation import Observation, Wanted, want
 from consumer.records import (
     PROPERTY,
@@ -28,6 +29,9 @@ from consumer.records import (
 from consumer.stamps import agree, closing_stamp, stamp_for
 from consumer.writeback import Target, WriteBack, cost_of
 from shared.objects import is_registry_id
+
+ELSEWHERE: Final = "the object belongs to another registry now"
+FORGOTTEN: Final = "the object has another model label now, or none"
 
 Records = Mapping[str, Record]  # the records of one uid that exist, by registered-model id
 
@@ -73,12 +77,15 @@ def questions(seen: Observation, records: Records, settings: PlanSettings) -> Qu
 
 def plan(seen: Observation, records: Records, facts: Facts, settings: PlanSettings) -> tuple[Action, ...]:
     """Return the actions that bring registry and object into agreement, in order; the patch is the last effect."""
-    if is_stale(seen, records):
+    if is_stale(seen, records, settings):
         return ()
     wanted = want(seen, settings.prefix)
     seen = _checked(seen, wanted, records, facts)
-    actions: list[Action] = [Warn(wanted.contradiction)] if wanted.contradiction else []
-    actions += _close_others(seen, wanted, records, settings)
+    actions: list[Action] = []
+    if wanted.contradiction:
+        actions.append(Warn(Topic.CONFLICTING_LABELS, wanted.contradiction))
+    why = "the model label is gone" if wanted.model is None else f"the model label is now {wanted.model!r}"
+    actions += _close_all_but(wanted.model, why, seen, records, settings)
     match wanted.model:
         case None:
             actions += _unindexed(seen, settings)
@@ -95,9 +102,21 @@ def plan(seen: Observation, records: Records, facts: Facts, settings: PlanSettin
     return tuple(actions)
 
 
-def is_stale(seen: Observation, records: Records) -> bool:
-    """Whether a record was written from a newer state. Every record of a uid speaks for it, closed ones too."""
-    stamps = [record.stamp for record in records.values()]
+def leave(
+    seen: Observation, records: Records, settings: PlanSettings, why: str = ELSEWHERE
+) -> tuple[UpdateRecord, ...]:
+    """Return the actions that close records which are no longer the object's: by default, in a former registry."""
+    if is_stale(seen, records, settings):
+        return ()
+    return tuple(_close_all_but(None, why if seen.lives else "the object is gone", seen, records, settings))
+
+
+def is_stale(seen: Observation, records: Records, settings: PlanSettings) -> bool:
+    """Whether a record was written from a newer state. Every record of a uid speaks for it, closed ones too.
+
+    But not another cluster's: its epochs and resourceVersions count another history.
+    """
+    stamps = [record.stamp for record in records.values() if not _is_foreign(record, settings)]
     return any(stamp and compare(seen.freshness, stamp.freshness) is Order.OLDER for stamp in stamps)
 
 
@@ -125,18 +144,19 @@ def environment_name(seen: Observation, settings: PlanSettings) -> str:
     return settings.environment.replace("{namespace}", seen.key.namespace).replace("{cluster}", settings.us.cluster)
 
 
-def _close_others(seen: Observation, wanted: Wanted, records: Records, settings: PlanSettings) -> list[UpdateRecord]:
+def _close_all_but(
+    current: str | None, why: str, seen: Observation, records: Records, settings: PlanSettings
+) -> list[UpdateRecord]:
     """Close every record of this uid but that of the model it is labelled with now.
 
     A closed one is touched once more, when an object without label goes: so that no late event opens it again.
     """
-    why = "the model label is gone" if wanted.model is None else f"the model label is now {wanted.model!r}"
     actions = []
     for model, record in records.items():
-        if model == wanted.model or _is_foreign(record, settings):
+        if model == current or _is_foreign(record, settings):
             continue
         stamp = record.stamp
-        final = wanted.model is not None or (stamp is not None and stamp.deleted) or seen.lives
+        final = current is not None or (stamp is not None and stamp.deleted) or seen.lives
         if record.deployed is False and stamp is not None and final:
             continue
         properties = record.properties | {PROPERTY: encode_stamp(closing_stamp(seen, record, settings.us))}
@@ -149,7 +169,8 @@ def _close_others(seen: Observation, wanted: Wanted, records: Records, settings:
 def _unindexed(seen: Observation, settings: PlanSettings) -> list[Warn]:
     if seen.models or settings.target.value_on(seen.obj) is None:
         return []
-    return [Warn("the object carries a record's id but no registered-model label: it is not indexed")]
+    why = "the object carries a record's id but no registered-model label: it is not indexed"
+    return [Warn(Topic.NOT_INDEXED, why)]
 
 
 def _create(seen: Observation, wanted: Wanted, version: str, records: Records, settings: PlanSettings) -> CreateRecord:
@@ -232,7 +253,8 @@ def _version(wanted: Wanted, record: Record | None, facts: Facts) -> tuple[str, 
         case None:
             return "", (Reject(f"model version {label} does not exist in the registry; recorded without a version"),)
         case model if model != wanted.model:
-            return "", (Warn(f"model version {label} is one of registered model {model}; recorded without a version"),)
+            why = f"model version {label} is one of registered model {model}; recorded without a version"
+            return "", (Warn(Topic.OTHER_MODELS_VERSION, why),)
         case _:
             return label, ()
 

@@ -3,6 +3,7 @@
 Every method raises the errors of `shared/errors.py` and nothing else.
 """
 
+from collections.abc import AsyncGenerator
 from typing import Any, Protocol
 
 from consumer.actions import CreateRecord, UpdateRecord
@@ -25,6 +26,9 @@ class Registry(Protocol):
 
     async def find_record_by_name(self, name: str, environment_id: str) -> Record | None:
         """Return the record of exactly that name in an environment, or None when there is none."""
+
+    def all_records(self) -> AsyncGenerator[Record, None]:
+        """Yield every record of the registry, those of others, too."""
 
     async def create_record(self, action: CreateRecord, environment_id: str) -> Record:
         """Create and return a record.
@@ -80,6 +84,9 @@ class DeadLetters(Protocol):
 
     async def bury(self, key: ObjectKey, headers: dict[str, str], body: bytes, reason: str) -> None:
         """Store the message with its reason; returns when the broker has it."""
+
+    def holds(self, key: ObjectKey) -> bool:
+        """Whether the object has an entry, or may have one."""
 
     async def clear(self, key: ObjectKey) -> None:
         """Remove the object's entry, if there is one: a later event of it was applied."""

@@ -1,11 +1,14 @@
 """Bring registry and object into agreement for one observation: read, plan, perform, remember.
 
-Stands between `handle.py`, which settles messages, and `plan.py`, which decides. Everything here is about not asking
-twice: a live create needs no find, what the owner remembers needs no read, a deferred id needs no registry.
+Stands between `handle.py`, which settles messages, and `plan.py`, which decides. Most of it is about not asking twice:
+a live create needs no find, what the owner remembers needs no read, a deferred id needs no registry.
+
+An object has one registry. When it comes to ask for another one, its records in the former are closed first and the new
+ones written after that, in each try: should both addresses lead to one registry, the last word is that it is deployed.
 """
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -13,12 +16,14 @@ from msgspec.structs import replace
 from consumer.act import Actor, Outcome
 from consumer.freshness import Order, compare
 from consumer.lookup import Lookup
-from consumer.memory import Known, Memory, inputs_of
+from consumer.memory import Inputs, Known, Memory, inputs_of
 from consumer.observation import Observation, want
-from consumer.plan import PlanSettings, Records, is_stale, plan, questions, write_back
-from shared.errors import ConflictError, PermanentError
+from consumer.plan import Facts, PlanSettings, Records, is_stale, leave, plan, questions, write_back
+from consumer.strays import Strays
+from shared.errors import ConflictError, PermanentError, TransientError
 from shared.objects import ObjectKey, is_registry_id
 
+MARGIN_S: Final = 0.125  # clocks and timers round
 DUE_LOOKS_S: Final = (1.0, 5.0)  # after each event of an object that lacks its id: by then it may be free to write
 
 LookAgain = Callable[[ObjectKey, float], None]  # look at the live object after so many seconds
@@ -39,29 +44,68 @@ class How(msgspec.Struct, frozen=True):
 class Result(msgspec.Struct, frozen=True):
     """What came of an observation, in the words of the metric: applied, noop, duplicate or stale.
 
-    `settles`: the object was planned anew, so that an older complaint about it is void unless it is repeated.
+    `settles`: this is all there is to say of the object now, so that an older complaint is void unless it is repeated.
+    `told`: the rejections have been buried before.
     """
 
     word: str
     rejections: tuple[str, ...] = ()
     settles: bool = False
+    told: bool = False
+
+
+class Registries(Protocol):
+    """The registries that there are; `registries.py` opens them as they are needed."""
+
+    async def choose(self, seen: Observation) -> Lookup:
+        """Return the object's registry. Raises PermanentError when it is not allowed, TransientError when unclear."""
+
+    def named(self, name: str) -> Lookup:
+        """Return a registry that was chosen before, by its place's name."""
+
+    async def find(self, name: str) -> Lookup | None:
+        """Return any registry by its place's name, None when it is not allowed."""
+
+
+class _Standing(msgspec.Struct, frozen=True):
+    """The part of what is remembered that is about registries; see `Known`."""
+
+    registry: str = ""
+    record_id: str | None = None
+    closed: frozenset[str] = frozenset()
+    left: frozenset[str] = frozenset()
+
+
+class _Farewell(msgspec.Struct):
+    """What came of closing an object's records elsewhere. `left`: the registries in which that failed, and why."""
+
+    wrote: bool = False
+    left: frozenset[str] = frozenset()
+    failure: TransientError | None = None
 
 
 class Reconciler:
     """Reconciles observations, one at a time for each object."""
 
-    def __init__(self, actor: Actor, lookup: Lookup, settings: PlanSettings, look_again: LookAgain) -> None:
+    def __init__(self, actor: Actor, registries: Registries, settings: PlanSettings, look_again: LookAgain) -> None:
         self._actor = actor
-        self._lookup = lookup
+        self._registries = registries
         self._settings = settings
         self._look_again = look_again
         self.memory = Memory()
+        self.strays = Strays(actor, registries, settings)
+
+    def use(self, settings: PlanSettings) -> None:
+        """Decide by these settings from now on."""
+        self._settings = settings
 
     async def reconcile(self, seen: Observation, how: How) -> Result:
         """Do what the observation asks for. Raises the errors of the adapters; then nothing is remembered."""
         known = self.memory.get(seen.uid)
         if how.is_look and not how.forced:
             return await self._write_due(seen, known)
+        if how.is_look and not self._is_told(seen):
+            return Result("noop")
         if known is None:
             return await self._apply(seen, how, None)
         order = compare(seen.freshness, known.freshness)
@@ -69,12 +113,22 @@ class Reconciler:
             return Result("stale")
         again = order is Order.SAME and known.digest == seen.digest  # as before our own write to it
         changed = known.inputs != inputs_of(seen, self._settings) and not again
-        if changed or _passed_news(seen, known) or how.forced:
+        if changed or known.left or known.unsure or _passed_news(seen, known) or how.forced:
             return await self._apply(seen, how, known)
         self.memory.put(seen.uid, replace(known, freshness=seen.freshness, digest=seen.digest))
         if known.due:
-            self._look_while_due(seen)
-        return Result("duplicate" if order is Order.SAME else "noop")
+            self._look_while_due(seen, told=True)
+        word = "duplicate" if order is Order.SAME else "noop"
+        return Result(word, known.rejections, settles=True, told=known.buried)
+
+    def _is_told(self, live: Observation) -> bool:
+        """Whether an event has named the model that the live object carries.
+
+        One that none has named yet has its event still to come, and leaves the record to it: later events would not
+        know that there is one to close.
+        """
+        model = want(live, self._settings.prefix).model
+        return model is None or not is_registry_id(model) or model in live.models
 
     async def _write_due(self, live: Observation, known: Known | None) -> Result:
         """Write the id that is due, judged from the live object, and nothing else.
@@ -82,37 +136,88 @@ class Reconciler:
         What else is new on it has an event that is still to come: to be handled before it would cost the history the
         versions in between.
         """
-        wanted = want(live, self._settings.prefix)
-        if known is None or not known.due or known.inputs.wanted.model != wanted.model:
+        now = inputs_of(live, self._settings)
+        if known is None or not known.due or not _same_record(known.inputs, now):
             return Result("noop")
-        outcome = await self._actor.perform(write_back(live, known.record_id, self._settings), live)
+        outcome = await self._actor.perform(write_back(live, known.record_id, self._settings), live, None)
         value = known.record_id if outcome.patched else self._settings.target.value_on(live.obj)
         inputs = replace(known.inputs, id_value=value)
         self.memory.put(live.uid, replace(known, inputs=inputs, due=outcome.deferred))
+        if outcome.deferred:
+            self._look_while_due(live, told=False)
         return Result("applied" if outcome.patched else "noop")
 
     async def _apply(self, seen: Observation, how: How, known: Known | None) -> Result:
-        closed = known.closed if known else frozenset()
-        records = {} if how.creates_first else await self._read(seen, closed)
-        if is_stale(seen, records):
+        if known is not None:
+            self.memory.put(seen.uid, replace(known, unsure=True))  # until it is done
+        wanted = want(seen, self._settings.prefix)
+        if wanted.model is None and not seen.models:
+            outcome = await self._actor.perform(plan(seen, {}, Facts(), self._settings), seen, None)
+            self._remember(seen, outcome, _Standing())
+            return Result("noop", outcome.rejections, settles=True)
+        former = known.left | {known.registry} - {""} if known else frozenset[str]()
+        try:
+            lookup = await self._choose(seen, known)
+        except PermanentError as refusal:
+            farewell = await self._leave(seen, former)
+            self._remember(seen, Outcome(rejections=(str(refusal),)), _Standing(left=farewell.left))
+            result = Result("applied" if farewell.wrote else "noop", (str(refusal),), settles=True)
+        else:
+            name = lookup.place.name
+            farewell = await self._leave(seen, former - {name})
+            sure = known is not None and known.registry == name and not (known.unsure or how.forced)
+            closed = known.closed if known is not None and sure else frozenset[str]()
+            result = await self._agree(seen, how, lookup, closed, farewell.left)
+        if farewell.failure is not None:
+            raise farewell.failure
+        return result
+
+    async def _choose(self, seen: Observation, known: Known | None) -> Lookup:
+        """Return the object's registry. Without a model label it asks for none: its records are where they were."""
+        if want(seen, self._settings.prefix).model is None and known is not None and known.registry:
+            return self._registries.named(known.registry)
+        return await self._registries.choose(seen)
+
+    async def _leave(self, seen: Observation, names: Iterable[str]) -> _Farewell:
+        """Close the object's records in registries that are no longer its own; one that is away holds up no other."""
+        farewell = _Farewell()
+        for name in sorted(names):
+            lookup = self._registries.named(name)
+            try:
+                records = await lookup.records(seen, seen.models)
+                outcome = await self._actor.perform(leave(seen, records, self._settings), seen, lookup.place)
+            except TransientError as error:
+                farewell.left |= {name}
+                farewell.failure = error
+            else:
+                farewell.wrote = farewell.wrote or outcome.wrote
+        return farewell
+
+    async def _agree(
+        self, seen: Observation, how: How, lookup: Lookup, closed: frozenset[str], left: frozenset[str]
+    ) -> Result:
+        """Make the object's own registry true, and the object carry its record's id."""
+        records = {} if how.creates_first else await self._read(seen, lookup, closed)
+        if is_stale(seen, records, self._settings):
             return Result("stale")
         try:
-            outcome = await self._perform(seen, records)
+            outcome = await self._perform(seen, lookup, records)
         except ConflictError as error:
             # What we wanted to create is there: our own, from a try whose answer was lost, or somebody else's.
-            records = await self._read(seen, frozenset())
-            if is_stale(seen, records):
+            records = await self._read(seen, lookup, frozenset())
+            if is_stale(seen, records, self._settings):
                 return Result("stale")
-            outcome = await self._perform_again(seen, records, error)
+            outcome = await self._perform_again(seen, lookup, records, error)
         model = want(seen, self._settings.prefix).model
         current = records.get(model) if model is not None else None
         record_id = outcome.record_id or (current.id if current else None)
-        self._remember(seen, frozenset(seen.models) - {model}, record_id, outcome)
-        if outcome.deferred and not how.is_look:
-            self._look_while_due(seen)
+        closed = frozenset(seen.models) - {model}
+        self._remember(seen, outcome, _Standing(lookup.place.name, record_id, closed, left))
+        if outcome.deferred:
+            self._look_while_due(seen, told=not how.is_look)
         return Result("applied" if outcome.wrote or outcome.patched else "noop", outcome.rejections, settles=True)
 
-    async def _read(self, seen: Observation, closed: frozenset[str]) -> Records:
+    async def _read(self, seen: Observation, lookup: Lookup, closed: frozenset[str]) -> Records:
         """Read the records of this uid, but those of other models that are known to be closed.
 
         At the end of an object without model label they are read once more: the last word goes into one of them.
@@ -122,32 +227,49 @@ class Reconciler:
         if model is not None and is_registry_id(model) and model not in models:
             models.append(model)
         skipped = closed - {model} if model is not None or seen.lives else frozenset[str | None]()
-        return await self._lookup.records(seen, [each for each in models if each not in skipped])
+        return await lookup.records(seen, [each for each in models if each not in skipped])
 
-    async def _perform(self, seen: Observation, records: Records) -> Outcome:
-        facts = await self._lookup.facts(questions(seen, records, self._settings))
-        return await self._actor.perform(plan(seen, records, facts, self._settings), seen)
+    async def _perform(self, seen: Observation, lookup: Lookup, records: Records) -> Outcome:
+        facts = await lookup.facts(questions(seen, records, self._settings))
+        return await self._actor.perform(plan(seen, records, facts, self._settings), seen, lookup.place)
 
-    async def _perform_again(self, seen: Observation, records: Records, conflict: ConflictError) -> Outcome:
+    async def _perform_again(
+        self, seen: Observation, lookup: Lookup, records: Records, conflict: ConflictError
+    ) -> Outcome:
         """Perform with what is really there. Raises PermanentError when that collides with what cannot be found."""
-        model = want(seen, self._settings.prefix).model
         try:
-            return await self._perform(seen, records)
+            return await self._perform(seen, lookup, records)
         except ConflictError:
-            if model in records:
-                raise
             taken = f"name or externalId of the record of {seen.key} (uid {seen.uid}) is taken by something else"
             raise PermanentError(taken) from conflict
 
-    def _remember(self, seen: Observation, closed: frozenset[str], record_id: str | None, outcome: Outcome) -> None:
+    def _remember(self, seen: Observation, outcome: Outcome, standing: _Standing) -> None:
         inputs = inputs_of(replace(seen, passed=()), self._settings)
         if outcome.patched:
-            inputs = replace(inputs, id_value=record_id)  # so that the echo of our own write is no news
-        self.memory.put(seen.uid, Known(seen.freshness, seen.digest, inputs, record_id, closed, outcome.deferred))
+            inputs = replace(inputs, id_value=standing.record_id)  # so that the echo of our own write is no news
+        known = Known(
+            seen.freshness,
+            seen.digest,
+            inputs,
+            due=outcome.deferred,
+            rejections=outcome.rejections,
+            **msgspec.structs.asdict(standing),
+        )
+        self.memory.put(seen.uid, known)
 
-    def _look_while_due(self, seen: Observation) -> None:
-        for delay_s in DUE_LOOKS_S:
-            self._look_again(seen.key, delay_s)
+    def _look_while_due(self, seen: Observation, *, told: bool) -> None:
+        """Look again for an id that is due: when it may be written anew, or else soon after what an event told."""
+        wait_s = self._actor.wait_s(seen.uid)
+        if wait_s > 0:
+            self._look_again(seen.key, wait_s + MARGIN_S)
+        elif told:
+            for delay_s in DUE_LOOKS_S:
+                self._look_again(seen.key, delay_s)
+
+
+def _same_record(known: Inputs, now: Inputs) -> bool:
+    """Whether the object still asks for the record whose id is due."""
+    return (known.wanted.model, known.asked) == (now.wanted.model, now.asked)
 
 
 def _passed_news(seen: Observation, known: Known) -> bool:

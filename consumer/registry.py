@@ -6,6 +6,8 @@ without a name makes a new record each time. Records are paged by id, because an
 """
 
 import base64
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any, Final, Literal, TypeVar
 from urllib.parse import quote
 
@@ -130,6 +132,11 @@ class ModelRegistry:
         found = await self._find_by_name(request, name, everything, _Service)
         return None if found is None else found.record()
 
+    async def all_records(self) -> AsyncGenerator[Record, None]:
+        """Yield every record, those of others, too; one request at a time."""
+        async for service in self._items("/inference_services", _Service):
+            yield service.record()
+
     async def create_record(self, action: CreateRecord, environment_id: str) -> Record:
         creation = _Creation(
             name=action.name,
@@ -187,18 +194,24 @@ class ModelRegistry:
         return await self._named(name, everything, shape)
 
     async def _named(self, name: str, path: str, shape: type[Item]) -> Item | None:
-        """Return the item of exactly this name from a list, read page by page."""
+        """Return the item of exactly this name from a list."""
+        async with aclosing(self._items(path, shape)) as items:
+            async for item in items:
+                if item.name == name:
+                    return item
+        return None
+
+    async def _items(self, path: str, shape: type[Item]) -> AsyncGenerator[Item, None]:
+        """Yield a list, read page by page."""
         parameters = {"pageSize": str(PAGE_SIZE), "orderBy": "ID", "sortOrder": "ASC"}
         while True:
             request = Request(RequestKind.LIST, "GET", path, parameters)
             page = decoded(await self._call(request), _Page, request)
             for raw in page.items:
-                item = decoded(raw, shape, request)
-                if item.name == name:
-                    return item
+                yield decoded(raw, shape, request)
             token = page.next_page_token
             if not token:
-                return None
+                return
             if token == parameters.get("nextPageToken"):
                 raise TransientError(f"{request}: the registry sends the same page again and again")
             parameters = {**parameters, "nextPageToken": token}

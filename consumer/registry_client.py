@@ -7,16 +7,19 @@ another host: not by a redirect, and not by an absolute address that somebody sl
 import asyncio
 import logging
 import ssl
-from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import httpx
 import msgspec
 
+from consumer.addresses import normal
+from consumer.circuit import Admission, Bearing, Circuit, Closed, Open, admit, name_of, settle
 from consumer.exchange import REQUEST_TIMEOUT_S, Budget, Exchanger, Instruments, Outgoing
-from consumer.registry_errors import Answer, OtherVersionError, Request, RequestKind, classify
-from shared.errors import PermanentError, SettingsError, TransientError
+from consumer.inflight import InFlightLimit
+from consumer.registry_errors import Answer, OtherVersionError, Request, RequestKind, bearing_of, classify
+from shared.errors import IsvcSyncError, NotSentError, PermanentError, SettingsError, TransientError
 from shared.tokens import TokenAuth, TokenFile
 
 logger = logging.getLogger(__name__)
@@ -45,83 +48,42 @@ class RegistryAccess(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         try:
-            url = httpx.URL(self.base_url)
+            normal(self.base_url)
+            httpx.URL(self.base_url)
         except httpx.InvalidURL:
-            # Not the reason: where it is looked at wrongly, a password can stand in it.
-            raise ValueError("the registry's address is no URL") from None
-        if url.scheme not in {"http", "https"} or not url.host:
-            raise ValueError(
-                f"the registry's address must begin with http:// or https:// and a host, not {url.scheme!r}"
-            )
-        if url.userinfo or url.query or url.fragment:
-            raise ValueError(f"the registry's address (host {url.host}) must hold no credentials, query or fragment")
+            raise ValueError("the registry's address has a host that is none") from None
+        except ValueError as error:
+            raise ValueError(f"the registry's address {error}") from None
         if self.api_version not in {None, *API_VERSIONS}:
             raise ValueError(
                 f"the registry's API version must be {' or '.join(API_VERSIONS)}, not {self.api_version!r}"
             )
 
 
-class InFlightLimit:
-    """At most so many requests at once, first come first served. The number follows the shards that we own."""
-
-    def __init__(self, size: int) -> None:
-        self._size = max(1, size)
-        self._in_flight = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    def resize(self, size: int) -> None:
-        """Set the number (at least 1). What is in flight beyond it is not disturbed."""
-        self._size = max(1, size)
-        self._admit()
-
-    async def __aenter__(self) -> None:
-        if self._in_flight < self._size and not self._waiting:
-            self._in_flight += 1
-            return
-        place = asyncio.get_running_loop().create_future()
-        self._waiting.append(place)
-        try:
-            await place
-        except asyncio.CancelledError:
-            if place.cancelled():
-                self._waiting.remove(place)
-            else:
-                self._leave()  # given to us in the moment in which we were cancelled
-            raise
-
-    async def __aexit__(self, *raised: object) -> None:
-        self._leave()
-
-    def _leave(self) -> None:
-        self._in_flight -= 1
-        self._admit()
-
-    def _admit(self) -> None:
-        """Hand free places to those who wait longest; who gets one is counted from now on."""
-        for place in list(self._waiting):
-            if self._in_flight >= self._size:
-                return
-            if not place.done():
-                self._waiting.remove(place)
-                self._in_flight += 1
-                place.set_result(None)
-
-
 class RegistryClient:
-    """Sends requests to one registry, in the API version that it serves.
+    """Sends requests to one registry, in the API version that it serves, while its circuit lets them.
 
-    Caveat: whoever waits for a place among the requests in flight has no deadline; the deadline is that of the request.
+    `on_circuit` is told the circuit's state (closed, open, half-open) at the beginning and whenever it changes.
     """
 
-    def __init__(self, access: RegistryAccess, limit: InFlightLimit, instruments: Instruments) -> None:
+    def __init__(
+        self,
+        access: RegistryAccess,
+        limit: InFlightLimit,
+        instruments: Instruments,
+        on_circuit: Callable[[str], None] = lambda _: None,
+    ) -> None:
         """Raise SettingsError when the CA file cannot be used."""
         self._http = registry_http(access)
         self._exchanger = Exchanger(self._http, instruments)
         self._limit = limit
         self._pinned = access.api_version
         self._version = access.api_version
-        self._probing = asyncio.Lock()
+        self._probing = InFlightLimit(1)  # one asks for the version; nobody waits for long behind one without answer
         self._deprecated: set[str] = set()
+        self._circuit: Circuit = Closed()
+        self._on_circuit = on_circuit
+        on_circuit(name_of(self._circuit))
 
     @property
     def address(self) -> str:
@@ -131,7 +93,46 @@ class RegistryClient:
         await self._http.aclose()
 
     async def call(self, request: Request, budget: Budget) -> bytes:
-        """Return the body of a successful answer. Raises what `registry_errors.py` makes of any other."""
+        """Return the body of a successful answer. Raises what `registry_errors.py` makes of any other.
+
+        Raises NotSentError, with the seconds to wait, while the circuit is open.
+        """
+        admission = self._admit(request)
+        bearing = Bearing.NOTHING
+        try:
+            body = await self._in_its_version(request, budget)
+            bearing = Bearing.WELL
+        except IsvcSyncError as error:
+            bearing = bearing_of(request, error)
+            if bearing is Bearing.ILL and self._version is None:
+                bearing = Bearing.DEAD  # not even the first question was answered
+            raise
+        finally:
+            self._become(settle(self._circuit, bearing, _now(), is_probe=admission.is_probe))
+        return body
+
+    def _admit(self, request: Request) -> Admission:
+        admission = admit(self._circuit, _now())
+        self._become(admission.circuit)
+        if admission.wait_s > 0:
+            raise self._away(request, admission.wait_s)
+        return admission
+
+    def _away(self, request: Request, wait_s: float) -> NotSentError:
+        return NotSentError(f"{request}: not sent, {self.address} is away", retry_after_s=max(0.0, wait_s))
+
+    def _become(self, circuit: Circuit) -> None:
+        before, self._circuit = name_of(self._circuit), circuit
+        now = name_of(circuit)
+        if before == now:
+            return
+        self._on_circuit(now)
+        if now == "open" and before == "closed":
+            logger.error("the registry is away, its objects are held", extra={"registry": self.address})
+        elif now == "closed":
+            logger.info("the registry is back", extra={"registry": self.address})
+
+    async def _in_its_version(self, request: Request, budget: Budget) -> bytes:
         version = self._version or await self._found_version(budget)
         try:
             return await self._call_version(version, request, budget)
@@ -174,6 +175,8 @@ class RegistryClient:
             body=request.body,
         )
         async with self._limit:
+            if isinstance(self._circuit, Open):
+                raise self._away(request, self._circuit.until - _now())  # it opened while we waited for a place
             response = await self._exchanger.send(outgoing, budget)
         self._note_deprecation(version, response.headers)
         error = classify(request, _answer(response))
@@ -198,6 +201,7 @@ class _Page(msgspec.Struct, frozen=True):
 def registry_http(access: RegistryAccess) -> httpx.AsyncClient:
     """Return an HTTP client that speaks to exactly one origin. Raises SettingsError for an unusable CA file."""
     base = httpx.URL(access.base_url)
+    needs_tls = base.scheme == "https" or access.ca_file is not None
 
     async def refuse_others(request: httpx.Request) -> None:
         if _origin(request.url) != _origin(base):
@@ -206,7 +210,8 @@ def registry_http(access: RegistryAccess) -> httpx.AsyncClient:
     return httpx.AsyncClient(
         base_url=base,
         auth=None if access.token_file is None else TokenAuth(TokenFile(access.token_file)),
-        verify=_tls(access.ca_file),
+        # To read the usual certificates takes longer than a request: not for plain http.
+        verify=certificates(access.ca_file) if needs_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         timeout=httpx.Timeout(REQUEST_TIMEOUT_S),
         limits=httpx.Limits(max_connections=_MAX_CONNECTIONS, keepalive_expiry=_KEEPALIVE_S),
         follow_redirects=False,
@@ -235,7 +240,12 @@ def _origin(url: httpx.URL) -> tuple[str, str, int]:
     return url.scheme, url.host, url.port or {"http": 80, "https": 443}[url.scheme]
 
 
-def _tls(ca_file: Path | None) -> ssl.SSLContext:
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def certificates(ca_file: Path | None) -> ssl.SSLContext:
+    """Return the TLS context that trusts this file's certificates, or the usual ones. Raises SettingsError."""
     if ca_file is None:
         return httpx.create_ssl_context(trust_env=False)
     try:

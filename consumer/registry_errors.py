@@ -17,6 +17,9 @@ the texts `code` and `message`, can condemn a request.
     500 "... too long"              PermanentError       a name or a property's key
     all else                        TransientError       with Retry-After
 
+What an answer says of the registry's health (`bearing_of`) is another question: a 409 is a sign of life, a 500 is none,
+and a 404 that proves nothing says nothing of that either.
+
 Texts of 5xx answers show the database's user and address and are never repeated; those of 4xx are cut.
 """
 
@@ -26,10 +29,12 @@ from typing import Final
 
 import msgspec
 
+from consumer.circuit import Bearing
 from shared.errors import (
     ConflictError,
     IsvcSyncError,
     NotFoundError,
+    NotSentError,
     PermanentError,
     TransientError,
     UnauthorizedError,
@@ -133,6 +138,19 @@ def classify(request: Request, answer: Answer) -> IsvcSyncError | None:
         case _:
             error = _anything_else(request, answer)
     return error
+
+
+def bearing_of(request: Request, error: IsvcSyncError) -> Bearing:
+    """Return what a request that ended with this error says about the registry's health."""
+    match error:
+        case NotFoundError() if request.kind is RequestKind.CREATE_RECORD:
+            return Bearing.NOTHING  # a database fault says the same
+        case NotFoundError() | AmbiguousError() | ConflictError() | PermanentError():
+            return Bearing.WELL
+        case UnprovenError() | OtherVersionError() | NotSentError():
+            return Bearing.NOTHING
+        case _:
+            return Bearing.ILL
 
 
 def _not_there(request: Request, status: int, message: str | None) -> IsvcSyncError:

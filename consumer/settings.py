@@ -1,10 +1,11 @@
 """Settings of the consumer, read once from the environment; README's table is made from these."""
 
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
+from consumer.addresses import normal
+from consumer.discovery import Rule
 from shared.broker import BrokerSettings
 from shared.cluster import ClusterSettings
 from shared.health import HealthSettings
@@ -17,17 +18,40 @@ ENVIRONMENT_FIELDS = ("{namespace}", "{cluster}")
 
 
 def _registry_address(address: str) -> None:
-    url = urlsplit(address)
-    if url.scheme not in {"http", "https"} or not url.hostname or any(map(str.isspace, address)):
-        raise ValueError("must begin with http:// or https:// and a host")
-    if url.username or url.password or url.query or url.fragment:
-        raise ValueError("must hold no credentials, query or fragment; a token comes by REGISTRY_TOKEN_FILE")
-    try:
-        port = url.port
-    except ValueError:
-        port = 0
-    if port == 0:
-        raise ValueError("has a port that is none")
+    normal(address)
+
+
+def _hosts(hosts: tuple[str, ...]) -> None:
+    for host in hosts:
+        if host != host.lower() or "/" in host or "*" in host or not host.isprintable():
+            raise ValueError(f"holds {host[:40]!r}, which is no lower-case host[:port]")
+
+
+def _rules(rules: tuple[str, ...]) -> None:
+    parse_rules(rules)
+
+
+def parse_rules(texts: tuple[str, ...]) -> tuple[Rule, ...]:
+    """Return the rules of REGISTRY_RULES. Raises ValueError with the rest of a sentence."""
+    rules = []
+    for text in texts:
+        pattern, separator, registries = (part.strip() for part in text.partition("="))
+        named = tuple(_registry_name(each) for each in registries.split())
+        if not pattern or not separator or not named:
+            raise ValueError(f"holds {text[:40]!r}, which is not PATTERN=REGISTRY [REGISTRY ...]")
+        rules.append(Rule(pattern, named))
+    return tuple(rules)
+
+
+def _registry_name(name: str) -> str:
+    if "://" in name:
+        try:
+            return normal(name)
+        except ValueError as error:
+            raise ValueError(f"holds an address that {error}") from None
+    if name.count("/") != 1 or name.startswith("/") or name.endswith("/"):
+        raise ValueError(f"holds {name[:40]!r}, which is neither a Service's namespace/name nor an address")
+    return name
 
 
 def _environment_template(template: str) -> None:
@@ -41,8 +65,34 @@ class RegistrySettings(Struct, frozen=True, kw_only=True):
     """Which registry, and how records are named in it."""
 
     registry_url: Annotated[
-        str, Meta(description="Address of Model Registry, port and path allowed", extra={"check": _registry_address})
-    ]
+        str | None,
+        Meta(
+            description="Address of Model Registry, port and path allowed; unset: found in REGISTRY_NAMESPACES",
+            extra={"check": _registry_address},
+        ),
+    ] = None
+    registry_namespaces: Annotated[
+        tuple[str, ...],
+        Meta(description="Namespaces whose Services may be an object's registry; unset: only REGISTRY_URL is one"),
+    ] = ()
+    registry_allowed_hosts: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Further hosts, with or without a port, that an object's registry annotation may name",
+            extra={"check": _hosts},
+        ),
+    ] = ()
+    registry_rules: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Which registries a namespace's objects may use, as PATTERN=REGISTRY [REGISTRY ...], each a "
+            "Service's namespace/name or an address; unset: all",
+            extra={"check": _rules},
+        ),
+    ] = ()
+    cluster_domain: Annotated[
+        str, Meta(pattern=r"^[a-z0-9.-]+$", description="DNS domain of the cluster's Services")
+    ] = "cluster.local"
     registry_token_file: Annotated[
         str | None,
         Meta(description="File with the bearer token for the registry; read again when it changes", extra=READABLE),
@@ -66,6 +116,13 @@ class RegistrySettings(Struct, frozen=True, kw_only=True):
         ),
     ] = "{namespace}"
 
+    def __post_init__(self) -> None:
+        """Raise ValueError where no registry could ever be found."""
+        if self.registry_url is None and not self.registry_namespaces:
+            raise ValueError(
+                "REGISTRY_URL is not set, nor is REGISTRY_NAMESPACES: name a registry, or namespaces to find one in."
+            )
+
 
 class WriteBackSettings(Struct, frozen=True, kw_only=True):
     """When and where a record's id is written to the object."""
@@ -84,6 +141,30 @@ class WriteBackSettings(Struct, frozen=True, kw_only=True):
     ] = "kserve"
 
 
+class OwnershipSettings(Struct, frozen=True, kw_only=True):
+    """How the consumers share the shards among themselves."""
+
+    shard_lease_s: Annotated[
+        float,
+        # Renewed every quarter; a fifth is margin; and a request is given at least 1 s.
+        Meta(ge=3, le=60, description="Seconds after which the shards of a consumer that died go to others"),
+    ] = 10.0
+    pod_name: Annotated[
+        str | None,
+        Meta(description="Name in the group, unlike any other consumer's; unset: the host's name and a random part"),
+    ] = None
+
+
+class SweepSettings(Struct, frozen=True, kw_only=True):
+    """How often everything is compared."""
+
+    sweep_interval_s: Annotated[
+        float,
+        # 10,000 records keep a registry busy for some seconds.
+        Meta(ge=1, description="Seconds between two comparisons of all records with all objects"),
+    ] = 600.0
+
+
 class ConsumerSettings(Struct, frozen=True, kw_only=True):
     """All settings of the consumer."""
 
@@ -91,6 +172,8 @@ class ConsumerSettings(Struct, frozen=True, kw_only=True):
     registry: RegistrySettings
     write_back: WriteBackSettings
     broker: BrokerSettings
+    ownership: OwnershipSettings
+    sweep: SweepSettings
     cluster: ClusterSettings
     health: HealthSettings
     logs: LogSettings

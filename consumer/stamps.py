@@ -107,7 +107,7 @@ def _history(
         for each in seen.passed
         if each.model == wanted.model
         and (each.version == "" or is_registry_id(each.version))
-        and not _is_told(each, before, seen)
+        and not _is_told(each, before)
     )
     for change in (*passed, VersionChange(version, seen.freshness.resource_version, seen.time)):
         if change.version != (entries[-1].version if entries else ""):
@@ -116,8 +116,10 @@ def _history(
     return tuple(entries[cut:]), (before.history_cut if before else 0) + cut
 
 
-def _is_told(passed: PassedVersion, before: Stamp | None, seen: Observation) -> bool:
-    """Whether the record knows a passed version: a try whose answer was lost may have written it."""
-    if before is None or before.epoch != seen.freshness.epoch:
+def _is_told(passed: PassedVersion, before: Stamp | None) -> bool:
+    """Whether the record knows a passed version: a try whose answer was lost, or another owner, may have told it."""
+    if before is None:
         return False
+    if passed.epoch != before.epoch:
+        return passed.epoch < before.epoch
     return compare_resource_versions(passed.resource_version, before.resource_version) <= 0

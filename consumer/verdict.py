@@ -8,10 +8,20 @@ from typing import Final
 
 import msgspec
 
-from shared.errors import BadEventError, ConflictError, NotFoundError, PermanentError, TransientError
+from shared.errors import (
+    BadEventError,
+    ConflictError,
+    NotFoundError,
+    NotSentError,
+    PermanentError,
+    TransientError,
+)
 
 DELAY_S_MIN: Final = 0.25
 DELAY_S_MAX: Final = 60.0
+HELD_SPREAD_S: Final = (
+    1.0  # what waits for one registry's return comes over so many seconds, the first one as the probe
+)
 LOOK_AGAIN_S: Final = 0.1  # a conflict is settled by reading again, not by waiting
 
 
@@ -20,10 +30,11 @@ class Ack(msgspec.Struct, frozen=True):
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """Once more after `delay_s` seconds."""
+    """Once more after `delay_s` seconds. `held`: nothing was tried, so that it counts as no attempt."""
 
     delay_s: float
     reason: str
+    held: bool = False
 
 
 class Bury(msgspec.Struct, frozen=True):
@@ -49,6 +60,8 @@ def verdict(failure: Exception | None, attempt: int, chance: float) -> Verdict:
             return Bury(str(failure))
         case ConflictError() | NotFoundError() if attempt == 1:
             return Retry(LOOK_AGAIN_S, str(failure))
+        case NotSentError(retry_after_s=float(wait_s)):
+            return Retry(wait_s + HELD_SPREAD_S * chance, str(failure), held=True)
         case TransientError(retry_after_s=float(wish)) if wish > 0:
             return Retry(min(DELAY_S_MAX, wish) * (1 + chance), str(failure))
         case _:

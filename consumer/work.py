@@ -4,7 +4,10 @@ from typing import Protocol
 
 import msgspec
 
+from consumer import looks
 from consumer.freshness import Freshness
+from consumer.looks import RecordRef
+from consumer.notices import About
 from consumer.observation import Observation, PassedVersion, observe, want
 from shared import events, subjects
 from shared.errors import BadEventError
@@ -50,6 +53,9 @@ class Work(msgspec.Struct):
     `failure` says why. `forced`: a look that reads the registry even if the object is as it was. `creates_first`: the
     object has just been created before our eyes, so its record cannot exist. `burial`: it is to be buried for this
     reason as soon as the broker takes it. `settled`: it was applied, and what it complained of earlier is void.
+    `named`: the records that a look names. `passed`: messages whose place this one took, and whose version only it can
+    still tell; they are acknowledged with it, because a crash before its effect would lose them. `about`: the object
+    that it was handled for, which a look does not say.
     """
 
     key: ObjectKey
@@ -61,6 +67,9 @@ class Work(msgspec.Struct):
     attempt: int = 1
     burial: str = ""
     settled: bool = False
+    named: tuple[RecordRef, ...] = ()
+    passed: list[Message] = []
+    about: About | None = None
 
     @property
     def uid(self) -> str:
@@ -86,7 +95,7 @@ def receive(message: Message, cluster_id: str) -> Work:
     """Return the work that a message asks for. Raises BadEventError when not even the object's name is readable."""
     channel, key = subjects.parse_object_subject(message.subject)
     if channel == "look":
-        return Work(key, message, forced=True)
+        return Work(key, message, forced=True, named=looks.decode(message.headers))
     try:
         event = events.decode(message.headers)
         obj = _DECODER.decode(message.body)
@@ -128,5 +137,6 @@ def look_later(key: ObjectKey) -> Work:
 def passed_over(seen: Observation, prefix: str) -> tuple[PassedVersion, ...]:
     """Return the versions that a newer state takes over from one whose turn never came."""
     wanted = want(seen, prefix)
-    version = PassedVersion(wanted.model or "", wanted.version, seen.freshness.resource_version, seen.time)
+    fresh = seen.freshness
+    version = PassedVersion(wanted.model or "", wanted.version, fresh.resource_version, seen.time, fresh.epoch)
     return (*seen.passed, version)

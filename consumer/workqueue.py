@@ -14,6 +14,7 @@ Nothing is acknowledged here. What is returned as superseded may be acknowledged
 """
 
 import heapq
+from collections.abc import Callable
 from itertools import count
 
 import msgspec
@@ -28,10 +29,14 @@ class _Lane(msgspec.Struct):
     """One object. `waiting` is in stream order; the first one is next. Neighbours of one uid differ in their model.
 
     Invariant: a lane exists exactly as long as something waits or is at hand, or its pause is not over.
+
+    `outlived`: what is at hand was dropped with the rest. It holds up its successor and says nothing about it: it will
+    neither have an effect nor be answered, so a message that comes anew must not lean on it.
     """
 
     waiting: list[Work]
     at_hand: Work | None = None
+    outlived: bool = False
     last_uid: str | None = None
     not_before: float = 0.0
     scheduled_for: float | None = None
@@ -51,7 +56,9 @@ class WorkQueue:
         """Take a message in; return what is superseded by it, or the message itself when a newer one is in hand."""
         lane = self._lanes.setdefault(work.key, _Lane([]))
         superseded = []
-        if _is_older(work, lane.at_hand):
+        if _is_in_hand(work, lane):
+            return []
+        if not lane.outlived and _is_older(work, lane.at_hand):
             return [work]  # it must not replace the newer one, should that be given back
         places = [place for place, each in enumerate(lane.waiting) if each.uid == work.uid]
         newest = lane.waiting[places[-1]] if places else None
@@ -60,8 +67,8 @@ class WorkQueue:
         if newest is not None and newest.attempt > 1:
             lane.not_before = now  # a newer state is worth a try of its own
         if newest is not None and self._replaces(work, newest):
-            _take_over(work, newest, self._prefix)
-            superseded.append(newest)
+            if not _take_over(work, newest, self._prefix):
+                superseded.append(newest)
             lane.waiting[places[-1]] = work
         else:
             lane.waiting.append(work)
@@ -104,14 +111,25 @@ class WorkQueue:
             del lane.waiting[place]  # the next try looks as well
             newer = None
         if newer is not None and self._replaces(newer, work):
-            _take_over(newer, work, self._prefix)
+            kept = _take_over(newer, work, self._prefix)
             self._arm(work.key, lane, now)
-            return newer
+            return None if kept else newer
         work.attempt += 1
         lane.waiting.insert(0, work)
         lane.not_before = max(lane.not_before, now + delay_s)
         self._arm(work.key, lane, now)
         return None
+
+    def drop(self, among: Callable[[ObjectKey], bool]) -> int:
+        """Forget what waits of some objects; return how many messages that were. What is at hand stays so, outlived."""
+        dropped = 0
+        for key, lane in [(key, lane) for key, lane in self._lanes.items() if among(key)]:
+            dropped += len(lane.waiting)
+            lane.waiting.clear()
+            lane.outlived = lane.at_hand is not None
+            if not lane.outlived:
+                del self._lanes[key]
+        return dropped
 
     def held(self) -> list[Work]:
         """Return every message in hand, waiting or being handled."""
@@ -128,7 +146,7 @@ class WorkQueue:
     def _put_down(self, work: Work) -> _Lane:
         lane = self._lanes[work.key]
         assert lane.at_hand is work, "only the message at hand can end"
-        lane.at_hand = None
+        lane.at_hand, lane.outlived = None, False
         return lane
 
     def _arm(self, key: ObjectKey, lane: _Lane, now: float) -> None:
@@ -148,10 +166,41 @@ def _is_older(work: Work, held: Work | None) -> bool:
     return compare(work.freshness, held.freshness) is Order.OLDER
 
 
-def _take_over(newer: Work, older: Work, prefix: str) -> None:
-    """Let a newer state inherit what an older one would have told: its versions, and that no record exists yet."""
+def _is_in_hand(work: Work, lane: _Lane) -> bool:
+    """Whether this is one more delivery of a message in hand: that answers for both, with the address of the later one.
+
+    It must not be answered by itself: the acknowledgement would be the last word on a message whose effect is to come.
+    """
+    if work.is_own_look:
+        return False
+    sequence = work.message.sequence
+    at_hand = [] if lane.at_hand is None or lane.outlived else [lane.at_hand]
+    for held in (*lane.waiting, *at_hand):
+        if held.message.sequence == sequence:
+            held.message = work.message
+            return True
+        if any(each.sequence == sequence for each in held.passed):
+            held.passed = [work.message if each.sequence == sequence else each for each in held.passed]
+            return True
+    return False
+
+
+def _take_over(newer: Work, older: Work, prefix: str) -> bool:
+    """Let a newer state inherit what an older one would have told: its versions, and that no record exists yet.
+
+    A look, all records that the older one names. Return whether the older message stays in hand with the newer one,
+    which alone knows its version from now on.
+    """
     newer.creates_first = older.creates_first
     newer.settled = newer.settled or older.settled
+    newer.named = tuple(dict.fromkeys(older.named + newer.named))
+    newer.passed = [*older.passed, *newer.passed]
     if newer.seen is None or older.seen is None:
-        return
+        return False
+    was = want(older.seen, prefix).version
+    following = newer.seen.passed[0].version if newer.seen.passed else want(newer.seen, prefix).version
     newer.seen = msgspec.structs.replace(newer.seen, passed=passed_over(older.seen, prefix) + newer.seen.passed)
+    if was == following:
+        return False
+    newer.passed.insert(len(older.passed), older.message)
+    return True

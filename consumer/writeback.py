@@ -74,7 +74,7 @@ class Target(msgspec.Struct, frozen=True):
 
 def cost_of(obj: ReducedObject, target: Target) -> WriteCost:
     """Return what writing the target would cost on this object as it stands."""
-    if _never_reaches_pods(obj, target) or _has_no_pods(obj):
+    if never_reaches_pods(obj, target) or _has_no_pods(obj):
         return WriteCost.FREE
     if deployment_mode(obj) == "Standard" and (_never_ready(obj) or _single_pod_rolling(obj)):
         return WriteCost.POD_START
@@ -110,7 +110,11 @@ def deployment_mode(obj: ReducedObject) -> str:
     return MODE_NAMES.get(name, name)
 
 
-def _never_reaches_pods(obj: ReducedObject, target: Target) -> bool:
+def never_reaches_pods(obj: ReducedObject, target: Target) -> bool:
+    """Whether a write is free in every state of the object, and not only in this one: stopped, or without replicas.
+
+    A judgement of the state may be old when the write arrives: an event can have waited for an hour.
+    """
     if obj.kind == "LLMInferenceService":
         return True  # its pods take labels from spec.labels, nothing from the metadata
     if deployment_mode(obj) == "ModelMesh" and obj.spec.transformer is None:

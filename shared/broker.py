@@ -28,7 +28,7 @@ from nats.js import JetStreamContext
 
 from shared.errors import RefusedToStartError
 from shared.nats_client import GuardedClient, check_addresses, socket_info, writer_of
-from shared.running import surely_cancelled
+from shared.running import ended, surely_cancelled
 from shared.settings import READABLE
 
 logger = logging.getLogger(__name__)
@@ -156,8 +156,7 @@ class Broker:
         """Send what is buffered, end the subscriptions, close; a broker that does not answer gets `within_s`."""
         self._closing = True
         if self._watchdog is not None:
-            self._watchdog.cancel()
-            await asyncio.wait([self._watchdog])
+            await ended(self._watchdog)  # its ping may swallow a cancellation
         if self._client.is_connected:
             try:
                 async with asyncio.timeout(within_s):

@@ -31,7 +31,12 @@ async def surely_cancelled(work: Awaitable[T]) -> T:
     try:
         await asyncio.wait([task])
     finally:
-        while not task.done():
-            task.cancel()
-            await asyncio.wait([task], timeout=_CANCEL_AGAIN_S)
+        await ended(task)
     return task.result()
+
+
+async def ended(task: asyncio.Future[Any]) -> None:
+    """End a task that may swallow a cancellation, and raise nothing of what it raises."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=_CANCEL_AGAIN_S)

@@ -123,6 +123,17 @@ async def ensure_streams(js: JetStreamContext, settings: BrokerSettings) -> tupl
     return warnings
 
 
+async def require_shards(js: JetStreamContext, settings: BrokerSettings) -> None:
+    """Make sure that the event stream is there, for our number of shards. Creates nothing.
+
+    Raises RefusedToStartError when it was made for another number, PermanentError when there is none.
+    """
+    name = stream_names(settings.subject_prefix).events
+    with translated(f"reading the stream {name}"):
+        config = (await js.stream_info(name)).config
+    _require_shards(config, settings.shards)
+
+
 async def ensure_consumer(js: JetStreamContext, subjects: Subjects, shard: int) -> str:
     """Create the durable consumer of a shard if absent, set back limits that differ, and return its name.
 

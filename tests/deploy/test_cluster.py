@@ -1,15 +1,26 @@
 """k8s/ on a real API server: everything applies, the pods fit the restricted profile, and each account can do exactly
 what it needs."""
 
+import asyncio
 import os
+import re
+import time
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import yaml
+from opentelemetry.trace import NoOpTracer
 
+from consumer.exchange import Exchanger, Instruments
+from consumer.kube_events import EventsApi, KubernetesEvents
+from consumer.notices import About, registered, sync_failed
+from shared.cluster import ClusterSettings, client, load_cluster
+from shared.naming import NamingSettings
+from shared.objects import Kind, ObjectKey
 from tests.cluster.control_plane import ControlPlane
+from tests.eventually import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -228,15 +239,34 @@ def test_the_consumer_reads_the_uid_of_kube_system_and_no_other_namespace(consum
     assert consumer.get("/api/v1/namespaces/team-a").status_code == 403
 
 
-def test_the_consumer_tells_the_owner_by_an_event(consumer):
-    about = {"kind": "InferenceService", "namespace": "team-a", "name": "iris"}
-    event = {
-        "metadata": {"generateName": "iris."},
-        "involvedObject": about,
-        "reason": "RegistrySynced",
-        "type": "Normal",
-    }
-    assert consumer.post("/api/v1/namespaces/team-a/events", json=event).status_code == 201
+async def test_the_consumer_tells_the_owner_by_events_that_kubectl_describe_shows_and_reads_none(
+    deployed, consumer, tmp_path
+):
+    metadata = consumer.get(f"{ISVCS}/iris").raise_for_status().json()["metadata"]
+    key = ObjectKey(Kind.ISVC, "team-a", "iris")
+    about = About(key, metadata["uid"], metadata["resourceVersion"])
+    token = deployed.service_account_token(NAMESPACE, "isvc-sync-consumer")
+    path = deployed.write_kubeconfig(tmp_path / "consumer.yaml", token)
+    clock, words = time.time() - 61, []
+    async with client(load_cluster(ClusterSettings(kubeconfig=str(path)), {}), use="control", role="consumer") as http:
+        exchanger = Exchanger(http, Instruments(NoOpTracer(), lambda *_: None))
+        api = EventsApi(exchanger, NamingSettings(cluster_name="c").api_version)
+        notices = KubernetesEvents(api, lambda: clock, words.append)
+        telling = asyncio.create_task(notices.run())
+        notices.tell(about, registered("7", "1", "http://registry.example"))
+        notices.tell(about, sync_failed("model version 404 does not exist in the registry"))
+        await eventually(lambda: words == ["posted", "posted"])
+        clock += 61
+        notices.tell(about, sync_failed("model version 405 does not exist in the registry"))
+        await eventually(lambda: words == ["posted", "posted", "counted"])
+        telling.cancel()
+        await asyncio.wait([telling])
+    described = deployed.kubectl("describe", "inferenceservice", "iris", "--namespace", "team-a")
+    shown = described.partition("Events:")[2]
+    assert re.search(r"Normal +Registered .* isvc-sync-consumer +registered model 1 is recorded .* record 7 in", shown)
+    assert re.search(
+        r"Warning +RegistrySyncFailed .*\(x2 over .* isvc-sync-consumer +model version 405 does not", shown
+    )
     assert consumer.get("/api/v1/namespaces/team-a/events").status_code == 403
 
 

@@ -68,13 +68,19 @@ class StoredMessage(Struct, frozen=True):
 
 
 class Pipeline:
-    """A world with both processes in it. KServe is played only where `options` say so."""
+    """A world with both processes in it, or without the consumer. KServe is played only where `options` say so."""
 
     world: World
     client: Client
 
     def __init__(
-        self, directory: Path, guard: Guard, options: Options | None = None, environ: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        guard: Guard,
+        options: Options | None = None,
+        environ: Mapping[str, str] | None = None,
+        *,
+        consumer: bool = True,
     ) -> None:
         self._directory = directory
         self._guard = guard
@@ -82,6 +88,7 @@ class Pipeline:
         self._environ = environ or {}
         self._stack = AsyncExitStack()
         self._sentinels = 0
+        self._with_consumer = consumer
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -92,7 +99,7 @@ class Pipeline:
             self.producer, self.consumer = (self._role(module) for module in ("producer", "consumer"))
             stack.push_async_callback(self.producer.close)
             stack.push_async_callback(self.consumer.close)
-            await asyncio.gather(self.producer.start(), self.consumer.start())
+            await asyncio.gather(self.producer.start(), *([self.consumer.start()] if self._with_consumer else []))
             self._stack = stack.pop_all()
         return self
 
@@ -100,7 +107,13 @@ class Pipeline:
         await self._stack.aclose()
 
     def _role(self, module: str) -> Role:
-        return Role(module, {**self.world.environ, **self._environ}, self._directory / f"{module}.log", self._guard)
+        # As in a pod: a process that is started again has its predecessor's name, and need not wait for its leases.
+        return self.another(module, module, {"POD_NAME": f"{module}-0"})
+
+    def another(self, module: str, name: str, environ: Mapping[str, str]) -> Role:
+        """Return one more process against this world, not started yet; its log is `<name>.log`."""
+        given = {**self.world.environ, **self._environ, **environ}
+        return Role(module, given, self._directory / f"{name}.log", self._guard)
 
     @property
     def cluster(self) -> ClusterSandbox:

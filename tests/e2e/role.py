@@ -65,6 +65,16 @@ class Role:
         return await self._end(signal.SIGTERM)
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None, f"the {self.module} does not run"
+        return self._process.pid
+
+    @property
+    def has_died(self) -> bool:
+        """Whether the process has ended by itself; `kill` must follow."""
+        return self._process is not None and self._process.returncode is not None
+
+    @property
     def runs(self) -> bool:
         return self._process is not None
 

@@ -327,3 +327,24 @@ async def test_a_restart_at_any_moment_loses_nothing(pull_loop, broker, taken, s
     await eventually(lambda: set(sequences(taken)) == set(range(1, 21)))
     assert broker.client.stats["reconnects"] == 0
     assert await broker.round_trip()
+
+
+async def test_the_late_ack_of_a_former_owner_settles_the_message_and_nothing_else(broker, durable, taken):
+    """So an ack must say something that is true whoever hears it: that the effect is done."""
+    await publish(broker, b"one", b"two")
+    former = []
+    loop = PullLoop(broker, durable, former.append)
+    loop.start()
+    await eventually(lambda: len(former) == 2)
+    await loop.stop()
+    successor = PullLoop(broker, durable, taken.append)
+    successor.start()
+    await eventually(lambda: len(taken) == 2)
+    await former[0].ack_confirmed(timeout_s=5)
+    info = await broker.jetstream.consumer_info(STREAM, durable.name)
+    assert (info.num_ack_pending, info.ack_floor.stream_seq) == (1, 1)
+    for delivery in taken:
+        await delivery.ack_confirmed(timeout_s=5)
+    info = await broker.jetstream.consumer_info(STREAM, durable.name)
+    assert (info.num_ack_pending, info.ack_floor.stream_seq, info.num_redelivered) == (0, 2, 0)
+    await successor.stop()

@@ -14,6 +14,7 @@ from sandbox.cluster.resources import ISVC
 from sandbox.faults import Fault
 from shared.cluster import ClusterSettings, client, load_cluster
 from shared.errors import ConflictError, PermanentError, TransientError, UnauthorizedError, UnreachableError
+from shared.naming import NamingSettings
 from shared.objects import Kind, ObjectKey, ReducedObject
 from shared.reduce import reduce_object
 
@@ -36,11 +37,12 @@ async def cluster():
 async def connect(cluster, tmp_path):
     opened = []
 
-    def connected(token: str = "admin", budget=lambda: 60.0) -> KubernetesApi:
+    def connected(token: str = "admin", budget=lambda: 60.0, **naming: str) -> KubernetesApi:
         path = cluster.write_kubeconfig(tmp_path / f"{token}.yaml", token)
         http = client(load_cluster(ClusterSettings(kubeconfig=str(path)), {}), use="control", role="consumer")
         opened.append(http)
-        return KubernetesApi(Exchanger(http, Instruments(NoOpTracer(), lambda *_: None)), budget)
+        versions = NamingSettings(cluster_name="c", **naming).api_version
+        return KubernetesApi(Exchanger(http, Instruments(NoOpTracer(), lambda *_: None)), budget, versions)
 
     yield connected
     for http in opened:
@@ -148,6 +150,25 @@ async def test_kind_that_is_not_served_is_no_absence(api, cluster):
     cluster.delete("CustomResourceDefinition", "", "inferenceservices.serving.kserve.io")
     with pytest.raises(TransientError, match="is KServe installed"):
         await api.get(KEY)
+
+
+@pytest.mark.parametrize("version", ["v1alpha1", "v1alpha2"])
+async def test_an_llm_object_is_read_and_patched_where_only_its_version_is_served(connect, cluster, version):
+    cluster.create(isvc() | {"kind": "LLMInferenceService", "spec": {"model": {"uri": "hf://a/b"}}})
+    cluster.serve_only("LLMInferenceService", version)
+    api, key = connect(llmisvc_api_version=version), ObjectKey(Kind.LLMISVC, "team-a", "iris")
+    raw = await api.get(key)
+    assert raw["apiVersion"] == f"serving.kserve.io/{version}"
+    await api.patch(key, patch_operations(reduced(raw), LABEL, "17", test_resource_version=None))
+    assert cluster.get("LLMInferenceService", "team-a", "iris")["metadata"]["labels"][ID_KEY] == "17"
+    assert ID_KEY not in cluster.get("InferenceService", "team-a", "iris")["metadata"]["labels"]
+
+
+async def test_a_version_that_is_not_served_is_no_absence_and_the_setting_is_named(connect, cluster):
+    cluster.create(isvc() | {"kind": "LLMInferenceService", "spec": {"model": {"uri": "hf://a/b"}}})
+    cluster.serve_only("LLMInferenceService", "v1alpha1")
+    with pytest.raises(TransientError, match=r"as serving\.kserve\.io/v1alpha2: .*LLMISVC_API_VERSION"):
+        await connect(llmisvc_api_version="v1alpha2").get(ObjectKey(Kind.LLMISVC, "team-a", "iris"))
 
 
 async def test_refusal_by_a_webhook_is_permanent(api, cluster):

@@ -1,7 +1,7 @@
 """Small stand-ins for the consumer's ports. They keep a world (records, objects, dead letters), and count the calls."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,10 +9,15 @@ import msgspec
 from msgspec.structs import replace
 
 from consumer.actions import CreateRecord, UpdateRecord
+from consumer.discovery import asked_of
+from consumer.environments import Environments, Place
+from consumer.lookup import Lookup
 from consumer.observation import Observation
+from consumer.plan import PlanSettings
+from consumer.reconcile import Registries
 from consumer.records import Record
 from consumer.work import Message
-from shared.errors import ConflictError, TransientError
+from shared.errors import ConflictError, PermanentError, TransientError
 from shared.objects import Kind, ObjectKey, ReducedObject
 
 
@@ -96,6 +101,11 @@ class FakeRegistry(Trouble):
             wanted = (name, environment_id)
             return next((r for r in self.records.values() if (r.name, r.environment_id) == wanted), None)
 
+    async def all_records(self) -> AsyncGenerator[Record, None]:
+        with self.call("all_records"):
+            for record in list(self.records.values()):
+                yield record
+
     async def create_record(self, action: CreateRecord, environment_id: str) -> Record:
         with self.call("create_record"):
             for each in self.records.values():
@@ -140,6 +150,35 @@ class FakeRegistry(Trouble):
     async def model_of_version(self, version_id: str) -> str | None:
         with self.call("model_of_version"):
             return self.versions.get(version_id)
+
+
+class FakeRegistries:
+    """What a reconciler asks for registries: each object's is the one that its label `name` says, else the first."""
+
+    def __init__(self, settings: PlanSettings, **registries: FakeRegistry) -> None:
+        self._prefix = settings.prefix
+        self.lookups = {
+            name: Lookup(Place(name, registry, Environments(registry)), settings, lambda: 0.0)
+            for name, registry in registries.items()
+        }
+        self.refused: set[str] = set()
+
+    async def choose(self, seen: Observation) -> Lookup:
+        name = asked_of(seen.obj, self._prefix).name or next(iter(self.lookups))
+        if name in self.refused:
+            raise PermanentError(f"registry {name} is not allowed")
+        if name not in self.lookups:
+            raise TransientError(f"there is no registry {name}")
+        return self.lookups[name]
+
+    def named(self, name: str) -> Lookup:
+        return self.lookups[name]
+
+    async def everywhere(self) -> tuple[Lookup, ...]:
+        return tuple(self.lookups.values())
+
+    async def find(self, name: str) -> Lookup | None:
+        return None if name in self.refused else self.lookups.get(name)
 
 
 class FakeKubernetes(Trouble):
@@ -202,6 +241,9 @@ class FakeDeadLetters(Trouble):
         with self.call("bury"):
             self.entries[key] = (reason, headers, body)
 
+    def holds(self, key: ObjectKey) -> bool:
+        return key in self.entries
+
     async def clear(self, key: ObjectKey) -> None:
         with self.call("clear"):
             self.entries.pop(key, None)
@@ -242,3 +284,4 @@ class FakeMessage(Trouble):
 
 
 _: type[Message] = FakeMessage
+__: type[Registries] = FakeRegistries

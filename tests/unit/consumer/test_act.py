@@ -1,13 +1,18 @@
 """Carrying out a plan on a registry and a cluster that keep what they are told, and that fail on demand."""
 
+import asyncio
+
 import pytest
 from msgspec.structs import replace
 
-from consumer.act import PATCH_TRIES, Actor
+from consumer.act import PATCH_TRIES, WRITES_MAX, WRITES_PER_S, Actor
 from consumer.actions import DeferPatch, PatchObject, Reject, Warn
+from consumer.environments import Environments, Place
+from consumer.notices import Topic
 from consumer.plan import plan
 from consumer.writeback import Target, WriteBack, WriteBackForm, WriteCost
 from shared.errors import ConflictError, NotFoundError, PermanentError, TransientError, UnreachableError
+from shared.objects import Condition, Status
 from tests.unit.consumer.fakes import FakeKubernetes, FakeRegistry
 from tests.unit.consumer.worlds import (
     FACTS,
@@ -17,6 +22,7 @@ from tests.unit.consumer.worlds import (
     PREFIX,
     READY,
     SETTINGS,
+    UID,
     VERSION,
     an_object,
     carrying,
@@ -36,7 +42,8 @@ class World:
         self.fenced = 0
         self.fence_after = None
         self.told = []
-        self.actor = Actor(self.registry, self.kubernetes, settings, self.fence, self.told.append)
+        self.actor = Actor(self.kubernetes, settings, self.fence, self.told.append)
+        self.place = Place("first", self.registry, Environments(self.registry))
 
     def fence(self, key):
         assert key == KEY
@@ -49,7 +56,7 @@ class World:
 
     async def perform(self, observation=None, records=None):
         observation = observation or seen(READ)
-        return await self.actor.perform(plan(observation, records or {}, FACTS, self.settings), observation)
+        return await self.actor.perform(plan(observation, records or {}, FACTS, self.settings), observation, self.place)
 
 
 @pytest.fixture
@@ -79,13 +86,13 @@ async def test_an_update_changes_the_record(world):
 
 
 async def test_an_empty_plan_does_nothing(world):
-    outcome = await world.actor.perform((), seen(READ))
+    outcome = await world.actor.perform((), seen(READ), None)
     assert not outcome.wrote
     assert (world.registry.calls.total(), world.kubernetes.calls.total(), world.fenced) == (0, 0, 0)
 
 
 async def test_complaints_are_told_and_stop_nothing(world):
-    outcome = await world.actor.perform((Reject("a"), Warn("b"), Reject("c")), seen(READ))
+    outcome = await world.actor.perform((Reject("a"), Warn(Topic.NOT_INDEXED, "b"), Reject("c")), seen(READ), None)
     assert outcome.rejections == ("a", "c")
 
 
@@ -171,15 +178,15 @@ async def test_the_third_try_may_succeed(world):
 
 
 async def test_a_deferral_that_was_decided_before_costs_no_call(world):
-    outcome = await world.actor.perform((DeferPatch("7", WriteCost.RESTART, "x"),), seen(READ))
+    outcome = await world.actor.perform((DeferPatch("7", WriteCost.RESTART, "x"),), seen(READ), None)
     assert outcome.deferred
     assert world.kubernetes.calls.total() == 0
 
 
 async def test_a_patch_whose_answer_was_lost_is_found_on_the_object(world):
     world.become(carrying(an_object(version="11"), "100"))
-    outcome = await world.actor.perform((PatchObject("100", WriteCost.POD_START, "10", "x"),), seen(READ))
-    assert (outcome.patched, outcome.deferred) == (False, False)
+    outcome = await world.actor.perform((PatchObject("100", WriteCost.POD_START, "10", "x"),), seen(READ), None)
+    assert (outcome.patched, outcome.deferred) == (True, False), "it stands there, and its removal would be news"
     assert world.kubernetes.calls == {"patch": 1, "get": 1}
 
 
@@ -233,3 +240,67 @@ async def test_a_live_object_is_read_with_our_own_prefix():
     assert live.obj.metadata.labels == {prefix + "registered-model-id": "1"}
     assert live.key == KEY
     assert prefix != PREFIX
+
+
+STOPPED = Status(deployment_mode="Standard", conditions=(Condition("Stopped", "True"), Condition("Ready", "False")))
+
+
+async def test_what_is_free_only_as_it_stands_holds_for_the_version_that_was_judged(world):
+    """The event may have waited for an hour: the object serves by now, and the write would replace its pods."""
+    world.become(an_object(status=READY, version="11"))
+    outcome = await world.perform(seen(an_object(status=STOPPED, version="10")))
+    assert (outcome.patched, outcome.deferred) == (False, True)
+    assert ID not in world.kubernetes.labels(KEY)
+    assert world.kubernetes.calls == {"patch": 1, "get": 1}
+
+
+async def test_what_is_free_as_it_still_stands_is_written_at_the_second_try(world):
+    world.become(an_object(status=STOPPED, version="11"))
+    assert (await world.perform(seen(an_object(status=STOPPED, version="10")))).patched
+    assert world.kubernetes.calls == {"patch": 2, "get": 1}
+
+
+# --- the guard ------------------------------------------------------------------------------------------------------
+
+
+async def fight(world, times):
+    """Write the id so often, and let somebody remove it each time; return the last outcome."""
+    for version in range(times):
+        obj = replace(READ, metadata=replace(READ.metadata, resource_version=str(100 * version + 10)))
+        world.become(obj)
+        records = {"1": world.registry.only} if world.registry.records else {}
+        outcome = await world.perform(seen(obj), records)
+    return outcome
+
+
+@pytest.mark.looptime(start=0)
+async def test_the_fourth_write_within_a_minute_is_deferred_and_counted(world):
+    outcome = await fight(world, WRITES_MAX + 1)
+    assert (outcome.patched, outcome.deferred) == (False, True)
+    assert world.told == ["patched"] * 3 + ["limited"]
+    assert world.kubernetes.calls["patch"] == 3
+    assert world.actor.wait_s(UID) == WRITES_PER_S == 60.0
+
+
+@pytest.mark.looptime(start=0)
+async def test_a_minute_later_it_is_written_again(world):
+    await fight(world, WRITES_MAX + 1)
+    await asyncio.sleep(WRITES_PER_S)
+    assert (await fight(world, 1)).patched
+
+
+@pytest.mark.looptime(start=0)
+async def test_tries_that_had_no_effect_do_not_count(world):
+    world.kubernetes.fail("patch", *[ConflictError("moved on")] * 2)
+    await fight(world, 1)
+    assert world.kubernetes.calls["patch"] == 3
+    assert (await fight(world, WRITES_MAX - 1)).patched
+    assert (await fight(world, 1)).deferred
+
+
+@pytest.mark.looptime(start=0)
+async def test_an_id_that_was_found_on_the_object_does_not_count(world):
+    await fight(world, WRITES_MAX - 1)
+    world.become(carrying(an_object(version="11"), "100"))
+    await world.actor.perform((PatchObject("100", WriteCost.POD_START, "10", "x"),), seen(READ), None)
+    assert world.actor.wait_s(UID) == 0.0

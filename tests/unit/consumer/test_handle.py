@@ -7,15 +7,21 @@ from msgspec.structs import replace
 
 from consumer.act import Actor
 from consumer.handle import Handler, Hooks, Sources
-from consumer.lookup import Lookup
 from consumer.reconcile import Reconciler
 from consumer.verdict import Ack, Bury, Retry
 from consumer.work import look_later, receive
-from shared.errors import ConflictError, PermanentError, TransientError, UnreachableError
+from shared.errors import ConflictError, NotSentError, PermanentError, TransientError, UnreachableError
 from shared.events import EventType
 from shared.objects import ModelCopies, ModelStatus
 from tests.unit.consumer.deliveries import CLUSTER_ID, SUBJECTS, event_work, look_work
-from tests.unit.consumer.fakes import FakeDeadLetters, FakeEvents, FakeKubernetes, FakeMessage, FakeRegistry
+from tests.unit.consumer.fakes import (
+    FakeDeadLetters,
+    FakeEvents,
+    FakeKubernetes,
+    FakeMessage,
+    FakeRegistries,
+    FakeRegistry,
+)
 from tests.unit.consumer.worlds import (
     ID,
     KEY,
@@ -38,9 +44,9 @@ class World:
         self.events = FakeEvents()
         self.dead_letters = FakeDeadLetters()
         self.words = []
-        actor = Actor(self.registry, self.kubernetes, SETTINGS, lambda _: None, lambda _: None)
-        lookup = Lookup(self.registry, actor.environments, SETTINGS, lambda: 0.0)
-        self.reconciler = Reconciler(actor, lookup, SETTINGS, lambda *_: None)
+        actor = Actor(self.kubernetes, SETTINGS, lambda _: None, lambda _: None)
+        registries = FakeRegistries(SETTINGS, only=self.registry)
+        self.reconciler = Reconciler(actor, registries, SETTINGS, lambda *_: None)
         hooks = Hooks(lambda: 0.5, lambda: LATER, lambda _, word: self.words.append(word))
         sources = Sources(self.events, actor.live)
         self.handler = Handler(self.reconciler, sources, self.dead_letters, hooks)
@@ -78,6 +84,17 @@ async def test_what_may_succeed_later_is_not_acknowledged(world, method):
     assert world.words == ["retry"]
     assert world.registry.pending == 0
     assert await world.handle(work) == Ack()
+
+
+async def test_what_is_held_back_counts_as_no_attempt_and_fills_no_log(world, caplog):
+    work = event_work()
+    with caplog.at_level(logging.INFO):
+        for _ in range(20):
+            world.registry.fail("find_record", NotSentError("the registry is away", retry_after_s=4.0))
+            assert await world.handle(work) == Retry(4.5, "the registry is away", held=True)
+            work.attempt += 1  # as the queue does
+    assert (work.attempt, work.message.answers, set(world.words)) == (2, [], {"held"})
+    assert caplog.records == []
 
 
 async def test_a_conflict_is_looked_at_again_soon(world):
@@ -165,11 +182,28 @@ async def test_a_complaint_is_cleared_when_a_later_event_is_applied(world):
     assert world.dead_letters.entries == {}
 
 
-async def test_a_complaint_is_not_cleared_by_the_same_event_again(world):
+async def test_a_complaint_is_repeated_by_the_same_event_again_and_costs_no_read(world):
     await world.handle(event_work(UNKNOWN_MODEL))
-    assert await world.handle(event_work(UNKNOWN_MODEL, sequence=2)) == Ack()
+    world.dead_letters.entries.clear()  # by an event of an earlier owner of the name
+    reads = world.registry.reads
+    assert isinstance(await world.handle(event_work(UNKNOWN_MODEL, sequence=2)), Bury)
     assert KEY in world.dead_letters.entries
-    assert world.dead_letters.calls["clear"] == 0
+    assert world.registry.reads == reads
+
+
+async def test_a_complaint_that_is_buried_is_not_buried_again_by_an_event_that_changes_nothing(world):
+    await world.handle(event_work(UNKNOWN_MODEL))
+    assert isinstance(await world.handle(event_work(UNKNOWN_MODEL, sequence=2)), Ack)
+    assert KEY in world.dead_letters.entries
+    assert world.words == ["dead", "duplicate"]
+
+
+async def test_a_complaint_whose_burial_failed_is_buried_with_the_event_that_took_its_place(world):
+    world.dead_letters.fail("bury", TransientError("broker away"))
+    assert isinstance(await world.handle(event_work(UNKNOWN_MODEL)), Retry)
+    echo = replace(UNKNOWN_MODEL, metadata=replace(UNKNOWN_MODEL.metadata, resource_version="30"))
+    assert isinstance(await world.handle(event_work(echo, sequence=2)), Bury)
+    assert KEY in world.dead_letters.entries
 
 
 async def test_a_complaint_is_not_cleared_by_an_older_event(world):
@@ -208,9 +242,9 @@ async def test_an_answer_that_does_not_leave_is_the_callers_and_the_message_will
     work.message.fail(answer, UnreachableError("broker away"))
     with pytest.raises(UnreachableError):
         await world.handle(work)
-    writes = world.registry.writes
-    assert await world.handle(event_work(obj)) == Ack()
-    assert world.registry.writes == writes
+    writes, entries = world.registry.writes, set(world.dead_letters.entries)
+    await world.handle(event_work(obj))
+    assert (world.registry.writes, set(world.dead_letters.entries)) == (writes, entries)
 
 
 # --- looks ----------------------------------------------------------------------------------------------------------

@@ -10,8 +10,10 @@ from consumer.exchange import Exchanger, Instruments
 from consumer.kube import KubernetesApi
 from consumer.writeback import KServeLists, Target, WriteBackForm, patch_operations
 from shared.errors import ConflictError, PermanentError, TransientError, UnauthorizedError, UnreachableError
+from shared.naming import NamingSettings
 from shared.objects import Kind, Metadata, ObjectKey, ReducedObject
 
+NAMING = NamingSettings(cluster_name="c")
 KEY = ObjectKey(Kind.ISVC, "team-a", "iris")
 ID_KEY = "modelregistry.kubeflow.org/inference-service-id"
 OBJECT = ReducedObject(
@@ -55,12 +57,14 @@ def test_key_is_escaped_for_the_pointer():
 class Server:
     """Answers every request alike."""
 
-    def __init__(self, response: httpx.Response | Exception) -> None:
+    def __init__(self, response: httpx.Response | Exception, naming: NamingSettings = NAMING) -> None:
         self.response = response
         self.seen: list[httpx.Request] = []
         self.left_s = 60.0
         http = httpx.AsyncClient(base_url="https://kube.example:6443", transport=httpx.MockTransport(self))
-        self.api = KubernetesApi(Exchanger(http, Instruments(NoOpTracer(), lambda *_: None)), lambda: self.left_s)
+        self.api = KubernetesApi(
+            Exchanger(http, Instruments(NoOpTracer(), lambda *_: None)), lambda: self.left_s, naming.api_version
+        )
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.seen.append(request)
@@ -144,9 +148,18 @@ async def test_nothing_is_sent_when_ownership_is_about_to_end():
 
 async def test_object_is_read_as_it_is():
     server = Server(httpx.Response(200, json={"metadata": {"name": "iris"}}))
+    assert await server.api.get(KEY) == {"metadata": {"name": "iris"}}
+    assert server.seen[0].url.path == "/apis/serving.kserve.io/v1beta1/namespaces/team-a/inferenceservices/iris"
+
+
+@pytest.mark.parametrize("version", ["v1alpha1", "v1alpha2"])
+async def test_an_llm_object_is_read_and_patched_in_the_version_of_the_setting(version):
+    server = Server(httpx.Response(200, json={}), NamingSettings(cluster_name="c", llmisvc_api_version=version))
     key = ObjectKey(Kind.LLMISVC, "team-a", "iris")
-    assert await server.api.get(key) == {"metadata": {"name": "iris"}}
-    assert server.seen[0].url.path == "/apis/serving.kserve.io/v1alpha1/namespaces/team-a/llminferenceservices/iris"
+    await server.api.get(key)
+    await server.api.patch(key, [UID])
+    paths = {request.url.path for request in server.seen}
+    assert paths == {f"/apis/serving.kserve.io/{version}/namespaces/team-a/llminferenceservices/iris"}
 
 
 async def test_object_that_does_not_exist_is_none():

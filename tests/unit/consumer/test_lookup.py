@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from consumer.environments import Environments
+from consumer.environments import Environments, Place
 from consumer.lookup import CHECKED_FOR_S, Lookup
 from consumer.plan import Facts, Questions, questions
 from consumer.records import Record, external_id
@@ -37,7 +37,7 @@ def clock():
 
 @pytest.fixture
 def lookup(registry, clock):
-    return Lookup(registry, Environments(registry), SETTINGS, clock)
+    return Lookup(Place("first", registry, Environments(registry)), SETTINGS, clock)
 
 
 async def test_a_record_is_found_by_our_key_with_one_call(lookup, registry):

@@ -138,7 +138,9 @@ def raw(**metadata):
     }
 
 
-LAST = replace(seen(an_object(version="41"), models=("1", "2"), epoch=9), passed=(PassedVersion("1", "1", "1", "t"),))
+LAST = replace(
+    seen(an_object(version="41"), models=("1", "2"), epoch=9), passed=(PassedVersion("1", "1", "1", "t", 1),)
+)
 
 
 def test_a_live_object_has_the_epoch_and_the_models_of_the_last_event():

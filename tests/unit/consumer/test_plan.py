@@ -189,9 +189,9 @@ def test_a_removed_version_is_said_in_the_property_because_the_field_cannot_be_c
 
 def test_versions_that_were_passed_over_are_in_the_history():
     passed = (
-        PassedVersion("1", "12", "15", "t15"),
-        PassedVersion("2", "21", "16", "t16"),
-        PassedVersion("1", "", "17", "t17"),
+        PassedVersion("1", "12", "15", "t15", 1),
+        PassedVersion("2", "21", "16", "t16", 1),
+        PassedVersion("1", "", "17", "t17", 1),
     )
     update = only(UpdateRecord, decided(replace(seen(carrying(an_object(version="20"), "7")), passed=passed), RECORD))
     assert [(each.version, each.resource_version) for each in stamp_in(update).history] == [
@@ -204,7 +204,7 @@ def test_versions_that_were_passed_over_are_in_the_history():
 
 def test_a_version_that_an_earlier_try_has_written_is_not_told_twice():
     """Its answer was lost, so it is handed on as passed over; the record itself knows better."""
-    passed = (PassedVersion("1", "11", "10", SEEN),)
+    passed = (PassedVersion("1", "11", "10", SEEN, 1),)
     update = only(
         UpdateRecord,
         decided(
@@ -218,7 +218,7 @@ MANY = Facts(FACTS.models, {**FACTS.versions, **{str(100 + n): "1" for n in rang
 
 
 def test_a_version_of_another_model_that_was_passed_over_is_recorded_as_none():
-    passed = (PassedVersion("1", "21", "15", "t15"), PassedVersion("1", "latest", "17", "t17"))
+    passed = (PassedVersion("1", "21", "15", "t15", 1), PassedVersion("1", "latest", "17", "t17", 1))
     observation = replace(seen(carrying(an_object(version="20"), "7")), passed=passed)
     facts = Facts(FACTS.models, {**FACTS.versions, "21": "2"})
     update = only(UpdateRecord, decided(observation, RECORD, facts=facts))
@@ -227,21 +227,21 @@ def test_a_version_of_another_model_that_was_passed_over_is_recorded_as_none():
 
 def test_versions_that_were_passed_over_are_asked_for_unless_the_record_knows_them():
     passed = (
-        PassedVersion("1", "11", "11", "t"),
-        PassedVersion("1", "12", "12", "t"),
-        PassedVersion("2", "21", "13", "t"),
+        PassedVersion("1", "11", "11", "t", 1),
+        PassedVersion("1", "12", "12", "t", 1),
+        PassedVersion("2", "21", "13", "t", 1),
     )
     observation = replace(IN_SYNC, passed=passed)
     assert questions(observation, {"1": RECORD}, SETTINGS) == Questions(versions=frozenset({"12"}))
 
 
 def test_versions_passed_over_under_a_label_that_is_no_id_stop_nothing():
-    observation = replace(seen(an_object({MODEL: "mnist"})), passed=(PassedVersion("mnist", "12", "5", "t"),))
+    observation = replace(seen(an_object({MODEL: "mnist"})), passed=(PassedVersion("mnist", "12", "5", "t", 1),))
     assert kinds(decided(observation, facts=Facts())) == ["Reject"]
 
 
 def test_the_history_keeps_the_last_fifty_and_counts_the_others():
-    passed = tuple(PassedVersion("1", str(100 + n), str(n + 11), "t") for n in range(60))
+    passed = tuple(PassedVersion("1", str(100 + n), str(n + 11), "t", 1) for n in range(60))
     observation = replace(seen(carrying(an_object(version="99"), "7")), passed=passed)
     update = only(UpdateRecord, decided(observation, RECORD, facts=MANY))
     stamp = stamp_in(update)
@@ -302,7 +302,15 @@ def test_an_older_state_does_nothing():
 
 def test_an_older_state_does_nothing_even_if_only_a_closed_record_is_newer():
     closed = replace(record_of(seen(an_object(version="30"))), deployed=False)
-    assert is_stale(seen(an_object({MODEL: "2"}, version="20"), models=("1", "2")), {"1": closed})
+    assert is_stale(seen(an_object({MODEL: "2"}, version="20"), models=("1", "2")), {"1": closed}, SETTINGS)
+
+
+def test_another_clusters_record_says_nothing_of_freshness_however_new_it_is():
+    foreign = replace(SETTINGS, us=replace(SETTINGS.us, cluster_id="c-2"))
+    newer = record_of(seen(an_object(version="99"), epoch=9))
+    assert is_stale(seen(), {"1": newer}, SETTINGS)
+    assert not is_stale(seen(), {"1": newer}, foreign)
+    assert kinds(decided(seen(), newer, settings=foreign)) == ["Reject"]
 
 
 def test_nothing_opens_a_record_after_the_deletion():
@@ -371,7 +379,7 @@ def test_a_state_edited_by_hand_is_repaired_though_nothing_else_differs(by_hand)
 
 def test_what_was_cut_from_the_history_adds_up():
     observation = seen(carrying(an_object(version="99"), "7"))
-    passed = tuple(PassedVersion("1", str(100 + n), str(n + 11), "t") for n in range(60))
+    passed = tuple(PassedVersion("1", str(100 + n), str(n + 11), "t", 1) for n in range(60))
     first = only(UpdateRecord, decided(replace(observation, passed=passed), RECORD, facts=MANY))
     _, records = performed(first, LINKED, {"1": RECORD}, 8)
     newer = tuple(replace(each, resource_version=str(int(each.resource_version) + 100)) for each in passed)

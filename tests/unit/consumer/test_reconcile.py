@@ -4,14 +4,14 @@ import pytest
 from msgspec.structs import replace
 
 from consumer.act import Actor
-from consumer.lookup import Lookup
+from consumer.memory import Memory
 from consumer.observation import PassedVersion
 from consumer.reconcile import DUE_LOOKS_S, How, Reconciler
 from consumer.records import PROPERTY, Record, encode_stamp
 from consumer.writeback import WriteBack
 from shared.errors import ConflictError, PermanentError, TransientError, UnreachableError
 from shared.objects import ModelCopies, ModelStatus
-from tests.unit.consumer.fakes import FakeKubernetes, FakeRegistry
+from tests.unit.consumer.fakes import FakeKubernetes, FakeRegistries, FakeRegistry
 from tests.unit.consumer.worlds import (
     ID,
     KEY,
@@ -27,6 +27,7 @@ from tests.unit.consumer.worlds import (
 )  # fmt: skip
 
 EVENT, CREATED, FORCED_LOOK, LOOK = How(), How(creates_first=True), How(forced=True, is_look=True), How(is_look=True)
+STOPPED = {"serving.kserve.io/stop": "true"}
 BEFORE_READY, WHEN_READY = an_object(version="10"), an_object(status=READY, version="20")
 
 
@@ -36,9 +37,13 @@ class World:
         self.registry.environments["team-a"] = "3"
         self.kubernetes = FakeKubernetes()
         self.looks = []
-        actor = Actor(self.registry, self.kubernetes, settings, lambda _: None, lambda _: None)
-        lookup = Lookup(self.registry, actor.environments, settings, lambda: 0.0)
-        self.reconciler = Reconciler(actor, lookup, settings, lambda key, delay_s: self.looks.append((key, delay_s)))
+        actor = Actor(self.kubernetes, settings, lambda _: None, lambda _: None)
+        self.other = FakeRegistry()
+        self.other.environments["team-a"] = "3"
+        self.registries = FakeRegistries(settings, first=self.registry, second=self.other)
+        self.reconciler = Reconciler(
+            actor, self.registries, settings, lambda key, delay_s: self.looks.append((key, delay_s))
+        )
 
     async def see(self, observation, how=EVENT):
         self.kubernetes.put(observation.obj)
@@ -139,12 +144,12 @@ async def test_a_new_object_costs_three_writes_and_one_patch_until_ready():
 
 
 async def test_versions_that_say_nothing_new_cost_nothing(linked):
-    passed = (PassedVersion("1", "11", "12", "t"), PassedVersion("1", "11", "13", "t"))
+    passed = (PassedVersion("1", "11", "12", "t", 1), PassedVersion("1", "11", "13", "t", 1))
     assert await linked.cost_of(replace(linked.echo("14"), passed=passed)) == ("noop", 0, 0, 0)
 
 
 async def test_a_version_that_was_passed_over_is_recorded(linked):
-    passed = (PassedVersion("1", "12", "12", "t12"),)
+    passed = (PassedVersion("1", "12", "12", "t12", 1),)
     assert await linked.cost_of(replace(linked.echo("14"), passed=passed)) == ("applied", 2, 1, 0)  # a check of 12
     assert [change.version for change in linked.registry.only.stamp.history] == ["11", "12", "11"]
 
@@ -161,6 +166,12 @@ async def test_a_forced_look_mends_what_was_edited_by_hand(linked):
     linked.registry.put(replace(linked.registry.only, deployed=False))
     assert await linked.cost_of(linked.echo("11"), FORCED_LOOK) == ("applied", 1, 1, 0)
     assert linked.registry.only.deployed
+
+
+async def test_a_forced_look_leaves_a_model_that_no_event_has_named_to_its_event(linked):
+    """Later events name the models that earlier ones have named: nobody would close a record of another."""
+    moved = seen(an_object({MODEL: "2"}, version="40"), models=("1",))
+    assert await linked.cost_of(moved, FORCED_LOOK) == ("noop", 0, 0, 0)
 
 
 async def test_a_record_that_is_gone_is_made_again(linked):
@@ -212,6 +223,15 @@ async def test_a_name_that_is_taken_by_something_else_is_for_a_person(world):
     with pytest.raises(PermanentError, match=f"isvc/team-a/iris.*{UID}.*taken"):
         await world.see(seen(BEFORE_READY), CREATED)
     assert world.reconciler.memory.get(UID) is None
+
+
+async def test_an_external_id_that_is_taken_when_a_record_is_adopted_is_for_a_person(world):
+    """The registry keeps them unique over all its kinds: a model may have it, which no find of records shows."""
+    world.registry.put(Record("7", f"iris/{UID}", "", "3", "1", "11", "sk", deployed=True))
+    world.registry.fail("update_record", ConflictError("externalId"), ConflictError("externalId"))
+    with pytest.raises(PermanentError, match=f"isvc/team-a/iris.*{UID}.*taken"):
+        await world.see(seen(BEFORE_READY))
+    assert world.registry.pending == 0
 
 
 async def test_a_predecessors_record_of_another_model_is_closed_and_ours_gets_a_name_of_its_own(world):
@@ -294,10 +314,59 @@ async def test_a_bad_label_does_not_stop_the_end_of_the_older_record(linked):
     assert not linked.registry.only.deployed
 
 
-async def test_a_plan_settles_and_what_is_known_does_not(world):
+async def test_what_is_planned_or_known_settles_and_what_is_stale_does_not(world):
     assert (await world.see(seen(BEFORE_READY), CREATED)).settles
-    assert not (await world.see(world.echo("11"))).settles
+    assert (await world.see(world.echo("11"))).settles
     assert not (await world.see(seen(BEFORE_READY))).settles
+
+
+async def test_a_forced_look_reads_the_records_of_former_models_which_a_late_request_may_have_opened_again(world):
+    await world.see(seen(BEFORE_READY), CREATED)
+    changed = seen(carrying(an_object({MODEL: "2"}, version="20"), "100"), models=("1", "2"))
+    await world.see(changed)
+    former = next(each for each in world.registry.records.values() if each.model_id == "1")
+    world.registry.put(replace(former, deployed=True))
+    await world.see(changed, FORCED_LOOK)
+    assert [each.model_id for each in world.registry.records.values() if each.deployed] == ["2"]
+
+
+async def test_a_return_to_the_known_state_is_written_when_a_try_in_between_was_not_finished(world):
+    await world.see(seen(BEFORE_READY), CREATED)
+    world.registry.lose_answer("update_record", UnreachableError("no answer"))
+    with pytest.raises(UnreachableError):
+        await world.see(seen(carrying(an_object(annotations=STOPPED, version="20"), "100")))
+    assert not world.registry.only.deployed, "it was written all the same"
+    await world.see(seen(carrying(an_object(version="30"), "100")))
+    assert world.registry.only.deployed
+
+
+async def test_a_return_reads_the_records_that_an_unfinished_try_may_have_opened(world):
+    await world.see(seen(BEFORE_READY), CREATED)
+    for version, model in (("20", "2"), ("30", "1")):
+        await world.see(seen(carrying(an_object({MODEL: model}, version=version), "100"), models=("1", "2")))
+    world.kubernetes.fail("patch", TransientError("webhook away"))
+    with pytest.raises(TransientError):
+        await world.see(seen(carrying(an_object({MODEL: "2"}, version="40"), "100"), models=("1", "2")))
+    await world.see(seen(carrying(an_object(version="50"), "100"), models=("1", "2")))
+    assert [each.model_id for each in world.registry.records.values() if each.deployed] == ["1"]
+
+
+async def test_an_id_that_our_lost_request_has_written_is_missed_when_it_goes(world):
+    world.kubernetes.lose_answer("patch", ConflictError("the object has moved on"))
+    await world.see(seen(BEFORE_READY), CREATED)
+    record = world.registry.only
+    bare = seen(an_object(version="40"))
+    await world.see(bare)
+    assert world.kubernetes.labels(KEY)[ID] == record.id
+
+
+async def test_another_clusters_record_does_not_make_our_events_old_news(world):
+    stamp = replace(record_of(seen(BEFORE_READY)).stamp, cluster_id="other", epoch=99)
+    theirs = replace(record_of(seen(BEFORE_READY)), properties={PROPERTY: encode_stamp(stamp)})
+    world.registry.put(theirs)
+    result = await world.see(seen(BEFORE_READY))
+    assert len(result.rejections) == 1
+    assert world.registry.only == theirs
 
 
 # --- ids that cannot be written yet ---------------------------------------------------------------------------------
@@ -386,5 +455,5 @@ async def test_without_write_back_nothing_is_due():
 
 
 async def test_what_is_forgotten_costs_one_read(linked):
-    linked.reconciler.memory.clear()
+    linked.reconciler.memory = Memory()
     assert await linked.cost_of(linked.echo("12")) == ("noop", 1, 0, 0)

@@ -120,7 +120,7 @@ def test_no_version_at_all_is_no_change():
 
 
 def passed(version, resource_version, model="1"):
-    return PassedVersion(model, version, resource_version, f"t{resource_version}")
+    return PassedVersion(model, version, resource_version, f"t{resource_version}", 1)
 
 
 def test_passed_versions_come_first():
@@ -138,6 +138,14 @@ def test_a_try_whose_answer_was_lost_does_not_tell_its_versions_twice():
     again = state("12", resource_version="20", passed=(passed("11", "15"), passed("12", "16"), passed("11", "17")))
     record = recorded(again, recorded(state("12")))
     assert agree(record.stamp, stamp_of(again, record))
+
+
+def test_versions_of_an_earlier_epoch_are_not_told_twice():
+    record = recorded(state("12", resource_version="16"))
+    seen_again = tuple(replace(passed(version, number), epoch=1) for version, number in (("11", "15"), ("12", "16")))
+    restored = state("12", resource_version="5", passed=seen_again)
+    restored = replace(restored, freshness=replace(restored.freshness, epoch=2))
+    assert [change.version for change in stamp_of(restored, record).history] == ["12"]
 
 
 def test_a_history_that_is_too_long_loses_its_oldest_part_and_says_how_much():

@@ -7,6 +7,7 @@ from shared.errors import (
     BadEventError,
     ConflictError,
     NotFoundError,
+    NotSentError,
     PermanentError,
     TransientError,
     UnauthorizedError,
@@ -61,6 +62,17 @@ def test_a_conflict_is_looked_at_again_at_once_but_only_the_first_time(failure):
 )
 def test_the_servers_own_wish_is_a_lower_bound(wish_s, chance, delay_s):
     assert verdict(TransientError("x", retry_after_s=wish_s), 1, chance).delay_s == delay_s
+
+
+@pytest.mark.parametrize("attempt", [1, 1000])
+@pytest.mark.parametrize(("chance", "delay_s"), [(0.0, 4.0), (0.5, 4.5)])
+def test_what_was_held_back_comes_when_it_may_and_not_all_at_once(attempt, chance, delay_s):
+    held = verdict(NotSentError("away", retry_after_s=4.0), attempt, chance)
+    assert held == Retry(delay_s, "away", held=True)
+
+
+def test_what_was_tried_is_not_held():
+    assert not verdict(TransientError("x", retry_after_s=4.0), 1, 0.5).held
 
 
 def test_a_failure_without_a_text_is_named_by_its_class():

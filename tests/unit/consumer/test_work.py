@@ -107,9 +107,9 @@ async def test_a_look_of_our_own_needs_no_answer():
 
 
 def test_a_passed_state_leaves_its_labels_behind_what_it_had_passed():
-    before = (PassedVersion("1", "10", "3", "t3"),)
+    before = (PassedVersion("1", "10", "3", "t3", 1),)
     state = replace(seen(an_object(version="41")), passed=before)
-    assert passed_over(state, PREFIX) == (*before, PassedVersion("1", "11", "41", SEEN))
+    assert passed_over(state, PREFIX) == (*before, PassedVersion("1", "11", "41", SEEN, 1))
 
 
 def test_labels_under_the_other_known_prefix_are_passed_as_well():

@@ -4,11 +4,15 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec.structs import replace
 
+from consumer.suspicion import Suspicion
 from consumer.verdict import Ack, Bury, Retry
 from consumer.worker import AT_HAND_MAX, Worker
 from consumer.workqueue import WorkQueue
 from shared.errors import TransientError, UnreachableError
+from shared.subjects import shard_of
+from tests.unit.consumer.custody import SHARDS, FakeLease, own, sole_owner
 from tests.unit.consumer.deliveries import look_work, small_work
 from tests.unit.consumer.worlds import KEY, PREFIX
 
@@ -63,7 +67,7 @@ async def running(worker, handling):
 
 @pytest.fixture
 def worker():
-    return Worker(WorkQueue(PREFIX))
+    return Worker(WorkQueue(PREFIX), sole_owner())
 
 
 async def test_a_message_of_a_quiet_object_is_handled_at_once(worker):
@@ -117,14 +121,27 @@ async def test_a_second_delivery_during_a_failing_try_is_not_the_last_word_on_it
     handling = Handling(takes_s=1)
     handling.verdicts = [Retry(5.0, "away")]
     first, second = small_work(1), small_work(1)
+    earlier, later = first.message, second.message
     async with running(worker, handling):
         worker.offer(first)
         await asyncio.sleep(0.5)
         worker.offer(second)
         await asyncio.sleep(0.6)
-        assert (first.message.answers, second.message.answers) == ([], [])
+        assert (earlier.answers, later.answers) == ([], [])
         await asyncio.sleep(10)
-    assert (first.message.answers, second.message.answers) == ([], ["ack"])
+    assert (earlier.answers, later.answers) == ([], ["ack"])
+
+
+async def test_a_version_that_a_newer_state_passed_over_is_acknowledged_with_that_and_not_before(worker):
+    handling = Handling(takes_s=1)
+    at_hand, passed, newer = small_work(1, label="11"), small_work(2, label="12"), small_work(3, label="13")
+    async with running(worker, handling):
+        for work in (at_hand, passed, newer):
+            worker.offer(work)
+            await asyncio.sleep(0.1)
+        assert passed.message.answers == []
+        await asyncio.sleep(10)
+    assert [work.message.answers for work in (at_hand, passed, newer)] == [["ack"], ["ack"], ["ack"]]
 
 
 async def test_an_older_state_that_comes_late_is_acknowledged_and_not_handled(worker):
@@ -329,3 +346,179 @@ async def test_a_worker_that_runs_idle_does_nothing(worker):
     async with running(worker, handling):
         await asyncio.sleep(3600)
     assert handling.seen == []
+
+
+# --- whose the work is ---
+
+
+def shard_of_key(key=KEY):
+    return shard_of(key, SHARDS)
+
+
+async def test_work_of_a_shard_that_is_not_ours_is_not_taken_in():
+    custody = sole_owner()
+    custody.fence.withdraw(custody.fence.term_of(KEY))
+    worker, handling = Worker(WorkQueue(PREFIX), custody), Handling()
+    async with running(worker, handling):
+        worker.offer(small_work(1))
+        await asyncio.sleep(1)
+    assert (handling.seen, worker.held()) == ([], 0)
+
+
+async def test_what_waits_of_a_lost_shard_is_dropped_without_an_answer_and_others_go_on():
+    custody = sole_owner()
+    worker, handling = Worker(WorkQueue(PREFIX), custody), Handling(takes_s=1.0)
+    other = next(name for name in map(str, range(100)) if shard_of(replace(KEY, name=name), SHARDS) != shard_of_key())
+    async with running(worker, handling):
+        first, waits, of_another = small_work(1), small_work(2), small_work(3, name=other)
+        worker.offer(first)
+        await asyncio.sleep(0.1)
+        worker.offer(waits)
+        worker.offer(of_another)
+        custody.fence.withdraw(custody.fence.term_of(KEY))
+        assert worker.drop(shard_of_key()) == 1
+        await asyncio.sleep(5)
+    assert [work for _, work in handling.seen] == [first, of_another]
+    assert waits.message.answers == []
+
+
+async def test_work_that_fails_when_its_shard_is_lost_is_not_tried_again():
+    custody = sole_owner()
+    worker, handling = Worker(WorkQueue(PREFIX), custody), Handling(takes_s=1.0)
+    handling.verdicts = [Retry(0.1, "no longer ours")]
+    async with running(worker, handling):
+        worker.offer(small_work(1))
+        await asyncio.sleep(0.1)
+        custody.fence.withdraw(custody.fence.term_of(KEY))
+        own(custody.fence, shard_of_key())  # and won back: its reset brings the message anew
+        await asyncio.sleep(5)
+    assert len(handling.seen) == 1
+    assert worker.held() == 0
+
+
+async def test_a_shard_that_is_given_away_finishes_what_is_at_hand_and_begins_nothing():
+    custody = sole_owner()
+    worker, handling = Worker(WorkQueue(PREFIX), custody), Handling(takes_s=2.0)
+    async with running(worker, handling):
+        first = small_work(1)
+        worker.offer(first)
+        await asyncio.sleep(0.1)
+        custody.fence.term_of(KEY).closing = True
+        worker.offer(small_work(2))
+        await worker.finish(shard_of_key(), deadline_s=6.0)
+        assert (round(now(), 3), first.message.answers) == (2.0, ["ack"])
+        await asyncio.sleep(5)
+    assert [work for _, work in handling.seen] == [first]
+
+
+async def test_what_does_not_finish_in_time_is_broken_off_unanswered():
+    custody = sole_owner()
+    worker, handling = Worker(WorkQueue(PREFIX), custody), Handling(takes_s=60.0)
+    async with running(worker, handling):
+        first = small_work(1)
+        worker.offer(first)
+        await asyncio.sleep(0.1)
+        custody.fence.term_of(KEY).closing = True
+        await worker.finish(shard_of_key(), deadline_s=6.0)
+        assert round(now(), 1) == 6.1
+        assert (first.message.answers, worker.held(), handling.at_hand) == ([], 0, 0)
+
+
+async def test_every_slot_is_free_again_after_work_was_broken_off():
+    custody = sole_owner()
+    worker, handling = Worker(WorkQueue(PREFIX), custody), Handling(takes_s=60.0)
+    async with running(worker, handling):
+        for number in range(AT_HAND_MAX):
+            worker.offer(small_work(number + 1, name=f"n{number}"))
+        await asyncio.sleep(0.1)
+        assert handling.at_hand == AT_HAND_MAX
+        await asyncio.gather(*(worker.finish(shard, deadline_s=0.1) for shard in range(SHARDS)))
+        handling.takes_s = 0.0
+        before = len(handling.seen)
+        for number in range(AT_HAND_MAX):
+            worker.offer(small_work(number + 1, name=f"m{number}"))
+        await asyncio.sleep(1)
+        assert len(handling.seen) == before + AT_HAND_MAX
+
+
+# --- what may have killed an owner ---
+
+
+@pytest.fixture
+def lease():
+    return FakeLease()
+
+
+@pytest.fixture
+def suspicious(lease):
+    """A worker after a death with messages up to 9 in hand."""
+    custody = sole_owner(lease)
+    for shard in range(SHARDS):
+        own(custody.fence, shard, Suspicion(until=9))
+    return Worker(WorkQueue(PREFIX), custody)
+
+
+async def test_suspects_are_handled_one_at_a_time_and_each_is_named_before(suspicious, lease):
+    handling = Handling(takes_s=1.0)
+    async with running(suspicious, handling):
+        for number in range(3):
+            suspicious.offer(small_work(number + 1, name=f"n{number}"))
+        await asyncio.sleep(0.5)
+        assert lease.log == [("named", 1)]
+        await asyncio.sleep(10)
+    assert handling.at_hand_max == 1
+    assert lease.log == [(what, number) for number in (1, 2, 3) for what in ("named", "acquitted")]
+
+
+async def test_what_came_after_the_death_goes_on_beside_the_suspects(suspicious):
+    handling = Handling(takes_s=1.0)
+    async with running(suspicious, handling):
+        for number in range(AT_HAND_MAX):
+            suspicious.offer(small_work(1, sequence=number % 9 + 1, name=f"old{number}"))
+        for number in range(10):
+            suspicious.offer(small_work(1, sequence=10 + number, name=f"new{number}"))
+        await asyncio.sleep(0.5)
+    handled = [work.message.sequence for _, work in handling.seen]
+    assert sorted(sequence for sequence in handled if sequence > 9) == list(range(10, 20))
+    assert len([sequence for sequence in handled if sequence <= 9]) == 1
+
+
+async def test_a_suspect_that_was_handled_once_is_tried_again_as_any_other(suspicious, lease):
+    handling = Handling()
+    handling.verdicts = [Retry(0.1, "registry away")]
+    async with running(suspicious, handling):
+        suspicious.offer(small_work(1))
+        await asyncio.sleep(5)
+    assert len(handling.seen) == 2
+    assert lease.log == [("named", 1), ("acquitted", 1)]
+
+
+async def test_a_suspect_that_cannot_be_named_is_not_handled_until_it_can(suspicious, lease):
+    lease.failures = [TransientError("broker away")]
+    handling = Handling()
+    async with running(suspicious, handling):
+        suspicious.offer(small_work(1))
+        await asyncio.sleep(5)
+    assert handling.times == [0.5]
+    assert lease.log == [("named", 1), ("acquitted", 1)]
+
+
+async def test_a_suspect_of_too_many_deaths_is_to_be_buried_and_never_named(lease):
+    custody = sole_owner(lease)
+    own(custody.fence, shard_of_key(), Suspicion(until=9, deaths={7: 3}))
+    worker, handling = Worker(WorkQueue(PREFIX), custody), Handling()
+    async with running(worker, handling):
+        worker.offer(small_work(7))
+        await asyncio.sleep(1)
+    ((_, work),) = handling.seen
+    assert work.burial == "the consumer died 3 times with this message at hand"
+    assert lease.log == []
+
+
+async def test_a_suspect_that_is_broken_off_is_neither_named_any_longer_nor_acquitted(suspicious, lease):
+    handling = Handling(takes_s=60.0)
+    async with running(suspicious, handling):
+        suspicious.offer(small_work(1))
+        await asyncio.sleep(0.1)
+        await suspicious.finish(shard_of_key(), deadline_s=0.1)
+    assert lease.log == [("named", 1), ("unnamed", 0)]

@@ -91,7 +91,10 @@ def test_a_newer_state_replaces_the_waiting_one(queue):
 def test_a_replaced_state_leaves_its_versions_oldest_first(queue):
     for version, label in ((1, "11"), (2, "12"), (3, "11")):
         queue.add(small_work(version, label=label), 0.0)
-    assert queue.next(0.0).seen.passed == (PassedVersion("1", "11", "1", "t1"), PassedVersion("1", "12", "2", "t2"))
+    assert queue.next(0.0).seen.passed == (
+        PassedVersion("1", "11", "1", "t1", 1),
+        PassedVersion("1", "12", "2", "t2", 1),
+    )
 
 
 def of_model(version, model):
@@ -179,12 +182,42 @@ def test_an_older_state_of_another_uid_waits(queue):
     assert queue.add(other, 0.1) == []
 
 
-def test_a_second_delivery_of_the_message_at_hand_waits_its_turn(queue):
+def test_a_message_at_hand_answers_for_its_second_delivery_with_the_later_address(queue):
     first, second = small_work(1), small_work(1)
     queue.add(first, 0.0)
     queue.next(0.0)
     assert queue.add(second, 0.1) == []
-    assert queue.again(first, 0.2, delay_s=9.0) is second
+    assert queue.held() == [first]
+    assert first.message is second.message
+
+
+def test_a_second_delivery_behind_a_newer_state_is_not_acknowledged_while_the_first_one_waits(queue):
+    first, newer = small_work(1), of_model(2, "2")
+    queue.add(first, 0.0)
+    queue.add(newer, 0.1)
+    assert queue.add(small_work(1), 0.2) == []
+    assert queue.held() == [first, newer]
+
+
+def test_a_version_that_came_back_stays_in_hand_with_the_one_in_between(queue):
+    first, second, third = small_work(1, label="11"), small_work(2, label="12"), small_work(3, label="11")
+    queue.add(first, 0.0)
+    queue.next(0.0)
+    queue.add(second, 0.0)
+    assert queue.add(third, 0.0) == []
+    assert queue.again(first, 0.1, delay_s=9.0) is None
+    assert third.passed == [first.message, second.message]
+
+
+def test_a_state_whose_version_only_the_history_can_tell_stays_in_hand_with_the_newer_one(queue):
+    first, second, third = small_work(1, label="11"), small_work(2, label="12"), small_work(3, label="12")
+    queue.add(first, 0.0)
+    assert queue.add(second, 0.0) == []
+    assert queue.add(third, 0.0) == [second], "the third one says the same version"
+    assert third.passed == [first.message]
+    again = small_work(1, label="11")
+    assert queue.add(again, 0.0) == []
+    assert third.passed == [again.message]
 
 
 def test_several_uids_of_one_name_run_in_the_order_in_which_they_came(queue):
@@ -255,9 +288,10 @@ def test_a_failure_with_a_newer_state_waiting_is_replaced_by_it(queue):
     queue.add(failing, 0.0)
     queue.next(0.0)
     queue.add(newer, 0.1)
-    assert queue.again(failing, 0.3, delay_s=60.0) is newer
+    assert queue.again(failing, 0.3, delay_s=60.0) is None
+    assert newer.passed == [failing.message], "to be acknowledged with it: nothing else tells of version 11"
     assert queue.next(0.3) is newer
-    assert newer.seen.passed == (PassedVersion("1", "11", "1", "t1"),)
+    assert newer.seen.passed == (PassedVersion("1", "11", "1", "t1", 1),)
     assert not newer.creates_first, "the failed try may have created it"
 
 
@@ -327,8 +361,12 @@ class Model:
         slot = (str(work.key), work.uid)
         version = int(work.seen.freshness.resource_version)
         self.versions[slot] = max(version, self.versions.get(slot, 0))
+        twin = next((each for each in self.held[:-1] if each.message.sequence == work.message.sequence), None)
         for superseded in self.queue.add(work, self.now):
             self.superseded(superseded)
+        if twin is not None:
+            assert twin.message is work.message
+            self.held = [each for each in self.held if each is not work]  # equal to its twin by now
         self.check()
 
     def next(self) -> None:
@@ -411,3 +449,35 @@ def test_the_pause_is_that_of_a_uid_so_that_a_recreated_object_does_not_wait():
     queue.add(new, 0.0)
     queue.done(old, 0.01)
     assert queue.next(0.01) is new
+
+
+def test_what_is_at_hand_of_a_dropped_object_swallows_no_delivery_of_itself(queue):
+    outlived, again = small_work(2), small_work(2)
+    queue.add(outlived, 0.0)
+    queue.next(0.0)
+    queue.drop(lambda _: True)
+    assert queue.add(again, 1.0) == []
+    assert queue.next(10.0) is None, "one at a time, still"
+    queue.done(outlived, 10.0)
+    assert queue.next(10.0) is again
+
+
+def test_what_is_at_hand_of_a_dropped_object_makes_nothing_older_superfluous(queue):
+    outlived, older = small_work(2), small_work(1)
+    queue.add(outlived, 0.0)
+    queue.next(0.0)
+    queue.drop(lambda _: True)
+    assert queue.add(older, 1.0) == []
+    queue.done(outlived, 10.0)
+    assert queue.next(10.0) is older
+
+
+def test_after_it_has_ended_deliveries_are_compared_again(queue):
+    outlived, newer, older = small_work(1), small_work(3), small_work(2)
+    queue.add(outlived, 0.0)
+    queue.next(0.0)
+    queue.drop(lambda _: True)
+    queue.done(outlived, 1.0)
+    queue.add(newer, 2.0)
+    assert queue.next(10.0) is newer
+    assert queue.add(older, 10.0) == [older]

@@ -1,12 +1,7 @@
-"""What a write costs: the table of classes, and every state of real objects, judged by hand from what their story says.
-
-`JUDGED` was written from the stories' own notes ("scaled to 3", "id label in mid rollout") and the states around them,
-before the function was asked. Each line holds for the states of that object up to and including a resourceVersion.
-"""
+"""What a write costs: the table of classes. `test_write_costs.py` has every recorded state of real objects."""
 
 import itertools
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -23,105 +18,11 @@ from shared.objects import (
     Spec,
     Status,
 )  # fmt: skip
-from shared.reduce import reduce_object
-from tests.unit.shared.captured import watch_events
 
 KEY = "modelregistry.kubeflow.org/inference-service-id"
 LABEL = Target(KEY, WriteBackForm.LABEL)
 ANNOTATION = Target(KEY, WriteBackForm.ANNOTATION)
 FREE, POD_START, RESTART = WriteCost.FREE, WriteCost.POD_START, WriteCost.RESTART
-
-NEVER = (POD_START, "never been Ready: no pod serves, the one that starts is thrown away")
-SERVES = (RESTART, "Ready, and its pods serve")
-ROLLS = (POD_START, "one replica in a rolling update: the new pod does not serve yet")
-BOTH = (RESTART, "the new pod serves already, the old one is not gone yet")
-STOPPED = (FREE, "stopped: there is no pod")
-NOTHING = (FREE, "Ready with 0 replicas: there is no pod")
-SCALES = (RESTART, "not Ready because it scales up, while a pod serves")
-SEVERAL = (RESTART, "a rollout of several replicas: some of the new pods serve")
-GROWS = (RESTART, "grows from 0 replicas: not known from scaling up while pods serve")
-
-JUDGED = {
-    "write-back-label": {
-        "ready": [
-            ("4240", *NEVER), ("4250", *SERVES), ("4273", *ROLLS), ("4289", *BOTH), ("4480", *SERVES),
-            ("4546", *ROLLS), ("4565", *BOTH), ("4571", *SERVES),
-        ],
-        "early": [
-            ("4354", *NEVER), ("4363", *ROLLS), ("4381", *BOTH), ("4576", *SERVES), ("4627", *ROLLS),
-            ("4643", *BOTH), ("4650", *SERVES),
-        ],
-        "starting": [
-            ("4443", *NEVER), ("4452", *ROLLS), ("4470", *BOTH), ("4652", *SERVES), ("4674", *STOPPED),
-            ("4703", *NEVER), ("4712", *SERVES),
-        ],
-    },
-    "write-back-not-ready": {
-        "model": [
-            ("14889", *NEVER), ("14898", *SERVES), ("14960", *SCALES), ("15057", *SEVERAL), ("15083", *SERVES),
-            ("15109", *NOTHING), ("15133", *GROWS), ("15143", *SERVES), ("15208", *ROLLS),
-        ],
-    },
-    "write-back-replicas": {
-        "model": [
-            ("394", *NEVER), ("404", *SERVES), ("458", *SCALES), ("473", *SERVES), ("632", *SEVERAL),
-            ("639", *SERVES), ("902", *SEVERAL), ("938", *SERVES),
-        ],
-    },
-    "scaling": {
-        "cpu": [("2153", *NEVER), ("2164", *SERVES), ("2302", *SCALES), ("2305", *SERVES)],
-        "external": [("2197", *NEVER), ("2206", *SERVES), ("2285", *SCALES), ("2322", *SERVES), ("2337", *NOTHING)],
-        "zero": [("2367", *NEVER), ("2377", *SERVES)],
-    },
-    "stop-and-resume": {
-        "model": [
-            ("2428", *NEVER), ("2439", *SERVES), ("2460", *STOPPED), ("2489", *NEVER), ("2513", *SERVES),
-            ("2530", *STOPPED),
-        ],
-        "parked": [("2506", *NEVER), ("2511", *STOPPED)],
-    },
-    "never-ready-then-fixed": {
-        "runtime": [("3054", *NEVER), ("3073", *SERVES)],
-        "format": [("3036", *NEVER), ("3098", *SERVES)],
-        "storage": [("3037", *NEVER), ("3110", *SERVES), ("3192", *ROLLS)],
-        "image": [("3043", *NEVER), ("3058", *SERVES)],
-    },
-    "modelmesh": {
-        "model": [("5241", FREE, "ModelMesh: the pods are the ServingRuntime's")],
-        "trans": [("5252", RESTART, "ModelMesh with a transformer, which has pods of its own: not known")],
-    },
-    "llm-inference-service": {
-        name: [("12516", FREE, "an LLMInferenceService gives its pods nothing of its metadata")]
-        for name in ("chat", "routed", "old")
-    },
-}  # fmt: skip
-
-
-def judged() -> list[tuple[str, str, str, ReducedObject, WriteCost]]:
-    cases = []
-    for story, objects in JUDGED.items():
-        for _, raw in watch_events(story):
-            obj = msgspec.convert(reduce_object(raw), ReducedObject)
-            version = int(obj.metadata.resource_version)
-            cost, why = next(row[1:] for row in objects[obj.metadata.name] if version <= int(row[0]))
-            cases.append((story, f"{obj.metadata.name}@{version}", why, obj, cost))
-    return cases
-
-
-@pytest.mark.parametrize("story", JUDGED)
-def test_every_state_of_a_real_object_costs_what_its_story_says(story):
-    wrong = [
-        f"{name}: {why}: {cost}, not {cost_of(obj, LABEL)}"
-        for of, name, why, obj, cost in judged()
-        if of == story and cost_of(obj, LABEL) is not cost
-    ]
-    assert wrong == []
-
-
-def test_the_stories_hold_every_class():
-    assert len(judged()) > 300
-    assert {cost for *_, cost in judged()} == set(WriteCost)
-
 
 READY = Condition("Ready", "True")
 NOT_READY = Condition("Ready", "False")

@@ -1,0 +1,128 @@
+"""What people see of a survey: a table of differences with what would be done, a summary; or JSON. Pure."""
+
+from collections import Counter
+from typing import Any
+
+from msgspec import Struct
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from consumer.survey import Survey
+from consumer.sweep import Difference, Triage
+
+
+class Shown(Struct, frozen=True):
+    """A survey of the cluster of that name and id, and what the sweep would make of it."""
+
+    cluster: str
+    cluster_id: str
+    survey: Survey
+    triage: Triage
+
+    @property
+    def drift(self) -> tuple[Difference, ...]:
+        """What differs, in the order of names; without write-backs that only wait for their time."""
+        return tuple(sorted((each for each in self.survey.differences if each.is_drift), key=_order))
+
+    @property
+    def waiting_ids(self) -> int:
+        return sum(not each.is_drift for each in self.survey.differences)
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The registries that could not be read, each with the reason."""
+        return tuple(f"{each.name}: {each.error}" for each in self.survey.registries if each.error)
+
+    def fate(self, difference: Difference) -> str:
+        """Return what keeps a difference from being looked at, in one word; nothing where nothing does."""
+        if difference in self.triage.held:
+            return "held"
+        return "unconfirmed" if difference in self.triage.waiting else ""
+
+
+def listing(shown: Shown) -> RenderableType:
+    """Return everything, for people."""
+    parts: list[RenderableType] = [table(shown, shown.drift), Text()] if shown.drift else []
+    return Group(*parts, *(Text(sentence) for sentence in sentences(shown)))
+
+
+def table(shown: Shown, differences: tuple[Difference, ...]) -> Table:
+    """Return one row for each difference; names are folded, never cut."""
+    drawn = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    drawn.add_column("Object", overflow="fold")
+    drawn.add_column("What is wrong", no_wrap=True)
+    drawn.add_column("What would be done", overflow="fold")
+    for each in differences:
+        fate = shown.fate(each)
+        repair = "; ".join(each.repairs)
+        drawn.add_row(
+            Text(str(each.key), "cyan"), Text(each.reason), Text(f"{fate.upper()}: {repair}" if fate else repair)
+        )
+    return drawn
+
+
+def sentences(shown: Shown) -> list[str]:
+    """Return the summary."""
+    survey, differ = shown.survey, len(shown.drift)
+    records = sum(each.ours for each in survey.registries)
+    where = _many(len(survey.registries) - len(shown.unread), "registry", "registries")
+    compared = f"{_many(records, 'record')} in {where}, {_many(survey.objects, 'object')} in the stream"
+    differing = _many(differ, "difference") if differ else "no difference"
+    found = [f"Cluster {shown.cluster}, id {shown.cluster_id}: {compared}, {differing}."]
+    found += [f"Not read: {each}" for each in shown.unread]
+    if survey.skipped:
+        found.append(f"{_many(survey.skipped, 'object')} could not be judged: no registry, or it was not read.")
+    if shown.waiting_ids:
+        found.append(f"{_many(shown.waiting_ids, 'write-back')} of an id must wait, by WRITE_BACK: this is no drift.")
+    if shown.triage.held:
+        count = _many(len(shown.triage.held), "undeployment")
+        found.append(
+            f"HELD: {count} at once are too many. The sweep holds them until you release them: isvc-sync release"
+        )
+    if shown.triage.waiting:
+        count = _many(len(shown.triage.waiting), "undeployment")
+        found.append(f"UNCONFIRMED: {count} must wait until the producer has compared everything (no sync marker).")
+    return found
+
+
+def reasons(differences: tuple[Difference, ...]) -> str:
+    """Return how many differences of each kind there are, in words."""
+    counted = Counter(each.reason.value for each in differences)
+    return ", ".join(f"{count} x {reason}" for reason, count in sorted(counted.items()))
+
+
+def as_data(shown: Shown) -> dict[str, Any]:
+    """Return everything, for programs."""
+    survey = shown.survey
+    return {
+        "cluster": shown.cluster,
+        "clusterId": shown.cluster_id,
+        "registries": survey.registries,
+        "objects": survey.objects,
+        "skipped": survey.skipped,
+        "unsynced": survey.unsynced,
+        "deferredWriteBacks": shown.waiting_ids,
+        "differences": [
+            {
+                "kind": each.key.kind,
+                "namespace": each.key.namespace,
+                "name": each.key.name,
+                "uid": each.uid,
+                "reason": each.reason,
+                "repairs": each.repairs,
+                "undeploys": each.undeploys,
+                "kept": shown.fate(each) or None,
+            }
+            for each in shown.drift
+        ],
+    }
+
+
+def _order(difference: Difference) -> tuple[str, str, str, str]:
+    key = difference.key
+    return (key.namespace, key.name, key.kind, difference.uid)
+
+
+def _many(count: int, one: str, more: str = "") -> str:
+    return f"{count} {one if count == 1 else more or one + 's'}"

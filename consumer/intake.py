@@ -1,0 +1,131 @@
+"""What there is to do with the shards that are ours: their pull loops feed the worker while a term lasts.
+
+Between `shards.py`, which says when a term begins and ends, and the parts that do the work.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Final, Protocol
+
+from consumer.fence import Fence, Held, Term
+from consumer.work import Message
+from shared.errors import TransientError
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S: Final = 0.25
+
+
+class Feed(Protocol):
+    """The pull loop of a shard; `inbox.PullLoop` says what each does."""
+
+    def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    async def flush(self) -> None: ...
+
+
+class Workers(Protocol):
+    """The worker, as far as whole shards go."""
+
+    def drop(self, shard: int) -> int:
+        """Forget what waits, unanswered; return how many messages."""
+
+    async def finish(self, shard: int, deadline_s: float) -> None:
+        """Wait for what is at hand, and cancel it at the deadline."""
+
+
+class Intake:
+    """The duty (`shards.Duty`) of a consumer. `feeds[n]` is that of shard n, and must hand its messages to `take`.
+
+    `prepare`: learns, at the beginning of a term, what another owner may have done; raises TransientError. `drain_s`:
+    how long what is at hand may take when a shard is given away.
+    """
+
+    def __init__(self, fence: Fence, workers: Workers, prepare: Callable[[], Awaitable[None]], drain_s: float) -> None:
+        self._fence = fence
+        self._workers = workers
+        self._prepare = prepare
+        self._drain_s = drain_s
+        self._feeds: Sequence[Feed] = ()
+        self._open: dict[int, Term] = {}
+        self._locks = [asyncio.Lock() for _ in range(fence.shards)]  # starts and stops of a feed, one after the other
+        self._steps: set[asyncio.Task[None]] = set()
+
+    def connect(self, feeds: Sequence[Feed]) -> None:
+        assert len(feeds) == self._fence.shards, "one feed for each shard"
+        self._feeds = feeds
+
+    def take(self, shard: int, message: Message, hand_on: Callable[[Held], None]) -> None:
+        """Hand a message on if it has come in the present term; else it is for the next owner, or comes again."""
+        term = self._open.get(shard)
+        if term is not None and not term.closing and self._fence.term(shard) is term:
+            hand_on(Held(message, term, self._fence))
+
+    def begin(self, term: Term) -> None:
+        self._step(self._begin(term))
+
+    async def end(self, term: Term) -> None:
+        shard = term.shard
+        self._workers.drop(shard)
+        async with self._locks[shard]:
+            await self._feeds[shard].stop()
+            await self._workers.finish(shard, self._drain_s)
+            await self._feeds[shard].flush()
+
+    def lost(self, term: Term) -> None:
+        self._workers.drop(term.shard)
+        self._step(self._stop(term.shard))
+
+    async def close(self) -> None:
+        """Wait until every feed has started or stopped."""
+        while self._steps:
+            await asyncio.wait(self._steps)
+
+    async def _begin(self, term: Term) -> None:
+        async with self._locks[term.shard]:
+            await self._prepared(term)
+            if self._fence.holds(term) and not term.closing:
+                self._open[term.shard] = term
+                self._feeds[term.shard].start()
+
+    async def _prepared(self, term: Term) -> None:
+        while self._fence.holds(term):
+            try:
+                await self._prepare()
+            except TransientError as error:
+                logger.warning("a shard cannot be begun yet", extra={"shard": term.shard, "reason": str(error)})
+                await asyncio.sleep(_RETRY_S)
+            else:
+                return
+
+    async def _stop(self, shard: int) -> None:
+        async with self._locks[shard]:
+            await self._feeds[shard].stop()
+
+    def _step(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._steps.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._steps.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("a shard's feed could not be switched", exc_info=task.exception())
+
+
+class Once:
+    """Does something for all who ask for it at the same time, once."""
+
+    def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
+        self._work = work
+        self._lock = asyncio.Lock()
+        self._began_at = float("-inf")
+
+    async def __call__(self) -> None:
+        asked_at = asyncio.get_running_loop().time()
+        async with self._lock:
+            if self._began_at < asked_at:
+                began_at = asyncio.get_running_loop().time()
+                await self._work()
+                self._began_at = began_at

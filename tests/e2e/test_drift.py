@@ -1,0 +1,149 @@
+"""`isvc-sync drift` as a process, against a world that differs."""
+
+import asyncio
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import sys
+import termios
+
+import pytest
+from msgspec import Struct
+
+from tests.e2e.pipeline import Pipeline
+from tests.e2e.sweeps import deployed, edit, looks, states
+from tests.eventually import eventually
+
+BARE = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
+
+
+class Done(Struct):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str = ""
+
+
+async def command(pipeline: Pipeline, *arguments: str, **environ: str) -> Done:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "cli", *arguments),
+        env=BARE | pipeline.world.environ | environ,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode is not None
+    return Done(process.returncode, out.decode(), err.decode())
+
+
+async def typed(pipeline: Pipeline, answer: str, *arguments: str) -> Done:
+    """Run a command on a terminal of 80 columns, and answer its question."""
+    master, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "cli", *arguments),
+        env=BARE | pipeline.world.environ | {"TERM": "xterm"},
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+    )
+    os.close(terminal)
+    shown = b""
+    try:
+        while True:
+            try:
+                part = await asyncio.to_thread(os.read, master, 4096)
+            except OSError:  # the other end is closed
+                break
+            shown += part
+            if shown.rstrip().endswith(b"[y/N]:"):
+                os.write(master, answer.encode() + b"\n")
+        return Done(await asyncio.wait_for(process.wait(), 60), shown.decode())
+    finally:
+        os.close(master)
+
+
+@pytest.fixture
+async def pipeline(tmp_path, guard):
+    async with Pipeline(tmp_path, guard) as running:
+        yield running
+
+
+@pytest.fixture
+async def drifted(pipeline):
+    """Three objects: one record was edited by hand, one was lost from its registry, one is right."""
+    names = await deployed(pipeline, 3)
+    await edit(pipeline, [pipeline.record_of(names[0])], desiredState="UNDEPLOYED")
+    return names
+
+
+async def test_agreement_is_exit_code_0_in_one_sentence(pipeline):
+    await deployed(pipeline, 2)
+    done = await command(pipeline, "drift")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.endswith("2 records in 1 registry, 4 objects in the stream, no difference.\n")
+
+
+async def test_drift_is_exit_code_1_and_names_the_object_and_what_would_be_done(pipeline, drifted):
+    done = await command(pipeline, "drift")
+    assert (done.code, done.err) == (1, "")
+    [row] = [line for line in done.out.splitlines() if drifted[0] in line]
+    assert row.split(maxsplit=1) == [
+        f"isvc/{drifted[0]}",
+        "wrong state    change the record: the record says otherwise in desiredState, isvc-sync",
+    ]
+    assert await looks(pipeline) == 0, "showing asks for nothing"
+
+
+async def test_programs_get_each_difference(pipeline, drifted):
+    done = await command(pipeline, "drift", "-o", "json")
+    found = json.loads(done.out)
+    [difference] = found["differences"]
+    assert (done.code, f"{difference['namespace']}/{difference['name']}") == (1, drifted[0])
+    assert (difference["reason"], difference["undeploys"], difference["kept"]) == ("wrong state", False, None)
+    assert found["registries"] == [{"name": pipeline.registry.url, "records": 3, "ours": 3, "error": ""}]
+
+
+async def test_fix_shows_the_plan_asks_and_repairs(pipeline, drifted):
+    done = await typed(pipeline, "y", "drift", "--fix")
+    plan, _, after = done.out.partition("Repair 1 (1 x wrong state)? [y/N]:")
+    assert (done.code, drifted[0] in plan, "no difference" in after) == (0, True, True)
+    assert states(pipeline) == {"DEPLOYED": 3}
+    assert max(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) for line in plan.splitlines()) <= 80
+
+
+async def test_without_a_yes_nothing_is_repaired(pipeline, drifted):
+    done = await typed(pipeline, "n", "drift", "--fix")
+    assert (done.code, "nothing was repaired" in done.out) == (1, True)
+    assert await looks(pipeline) == 0
+
+
+async def test_where_nobody_can_be_asked_fix_needs_yes(pipeline, drifted):
+    refused = await command(pipeline, "drift", "--fix")
+    assert (refused.code, "add --yes" in refused.err) == (2, True)
+    assert states(pipeline)["UNDEPLOYED"] == 1
+    done = await command(pipeline, "drift", "--fix", "--yes")
+    assert (done.code, states(pipeline)) == (0, {"DEPLOYED": 3})
+
+
+async def test_what_the_sweep_would_hold_is_shown_and_not_repaired(pipeline):
+    names = await deployed(pipeline, 8)
+    for name in names[:6]:
+        pipeline.cluster.delete("InferenceService", *name.split("/"))
+    await eventually(lambda: states(pipeline)["UNDEPLOYED"] == 6)
+    await edit(pipeline, [each for each in pipeline.records() if each["desiredState"] == "UNDEPLOYED"])
+    done = await command(pipeline, "drift", "--fix", "--yes")
+    assert (done.code, "isvc-sync release" in done.out, done.out.count("HELD: ")) == (1, True, 7)
+    assert states(pipeline) == {"DEPLOYED": 8}
+
+
+async def test_a_registry_that_cannot_be_read_is_exit_code_3(pipeline):
+    await deployed(pipeline, 1)
+    pipeline.registry.switch(database="stopped")
+    done = await command(pipeline, "drift")
+    assert (done.code, "Not read: " in done.out) == (3, True)

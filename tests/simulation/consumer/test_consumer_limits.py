@@ -1,0 +1,27 @@
+"""Each known limit, shown: a history that fails as soon as the limit is not left out of the claims."""
+
+import pytest
+
+from tests.simulation.consumer import limits
+from tests.simulation.consumer.history import failure, of
+
+TRIES = 2000
+LIMITS = [
+    # name, the first seed that shows it
+    pytest.param("passed_over", 8, id="passed_over"),
+    pytest.param("overtaken", 47, id="overtaken"),
+    pytest.param("out_of_reach", 47, id="out_of_reach"),
+    pytest.param("looked_ahead", 71, id="looked_ahead"),
+    pytest.param("dead_letter_unsure", 228, id="dead_letter_unsure"),
+    pytest.param("unrecorded_end", 330, id="unrecorded_end"),
+    pytest.param("undone_unseen", 562, id="undone_unseen"),
+]
+
+
+@pytest.mark.parametrize(("limit", "first"), LIMITS)
+def test_a_known_limit_is_met_and_is_all_that_is_left_out(limit, first, monkeypatch):
+    monkeypatch.setattr(limits, limit, lambda *_: False)
+    shown = next((seed for seed in range(first, first + TRIES) if failure(of(seed))), None)
+    assert shown is not None, "nothing needs this limit any more: take it out"
+    monkeypatch.undo()
+    assert failure(of(shown)) == ""

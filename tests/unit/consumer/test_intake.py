@@ -1,0 +1,153 @@
+"""What a term sets going, and what its end stops, in which order."""
+
+import asyncio
+
+import pytest
+
+from consumer.fence import Fence
+from consumer.intake import Intake, Once
+from shared.errors import TransientError
+from tests.eventually import eventually
+from tests.unit.consumer.custody import SHARDS, own
+from tests.unit.consumer.fakes import FakeMessage
+
+pytestmark = pytest.mark.looptime(start=0)
+
+
+class FakeFeed:
+    """A pull loop that only notes; `start` while it runs is a fault, as with the real one."""
+
+    def __init__(self, log, stops_in_s=0.5):
+        self._log = log
+        self._stops_in_s = stops_in_s
+        self.runs = False
+
+    def start(self):
+        assert not self.runs
+        self.runs = True
+        self._log.append("start")
+
+    async def stop(self):
+        self._log.append("stop")
+        await asyncio.sleep(self._stops_in_s)
+        self.runs = False
+
+    async def flush(self):
+        self._log.append("flush")
+
+
+class FakeWorkers:
+    def __init__(self, log):
+        self._log = log
+
+    def drop(self, shard):
+        self._log.append("drop")
+        return 0
+
+    async def finish(self, shard, deadline_s):
+        self._log.append(f"finish within {deadline_s}")
+        await asyncio.sleep(1)
+
+
+class Prepare:
+    """Learns what others did; fails as often as it is told to."""
+
+    def __init__(self):
+        self.failures = 0
+        self.calls = 0
+
+    async def __call__(self):
+        self.calls += 1
+        await asyncio.sleep(0.1)
+        if self.failures:
+            self.failures -= 1
+            raise TransientError("broker away")
+
+
+@pytest.fixture
+def log():
+    return []
+
+
+@pytest.fixture
+def prepare():
+    return Prepare()
+
+
+@pytest.fixture
+def fence():
+    return Fence(SHARDS, lambda: 0.0)
+
+
+@pytest.fixture
+async def intake(fence, log, prepare):
+    intake = Intake(fence, FakeWorkers(log), prepare, 6.0)
+    intake.connect([FakeFeed(log) for _ in range(SHARDS)])
+    yield intake
+    await intake.close()
+
+
+def taken(intake, shard, message):
+    handed_on = []
+    intake.take(shard, message, handed_on.append)
+    return [held.sequence for held in handed_on]
+
+
+async def test_a_term_begins_with_learning_and_then_its_feed(intake, fence, log, prepare):
+    prepare.failures = 2
+    intake.begin(own(fence, 3))
+    await eventually(lambda: log)
+    assert (log, prepare.calls) == (["start"], 3)
+    assert taken(intake, 3, FakeMessage(7)) == [7]
+
+
+async def test_an_orderly_end_takes_no_more_finishes_and_sends_every_ack(intake, fence, log):
+    term = own(fence, 3)
+    intake.begin(term)
+    await eventually(lambda: log)
+    term.closing = True
+    assert taken(intake, 3, FakeMessage(7)) == []
+    await intake.end(term)
+    assert log == ["start", "drop", "stop", "finish within 6.0", "flush"]
+
+
+async def test_a_lost_term_stops_at_once(intake, fence, log):
+    term = own(fence, 3)
+    intake.begin(term)
+    await eventually(lambda: log)
+    fence.withdraw(term)
+    intake.lost(term)
+    assert log == ["start", "drop"]
+    assert taken(intake, 3, FakeMessage(7)) == []
+    await intake.close()
+    assert log == ["start", "drop", "stop"]
+
+
+async def test_a_shard_that_is_won_back_at_once_starts_its_feed_after_it_has_stopped(intake, fence, log):
+    first = own(fence, 3)
+    intake.begin(first)
+    await eventually(lambda: log)
+    fence.withdraw(first)
+    intake.lost(first)
+    intake.begin(own(fence, 3))
+    assert taken(intake, 3, FakeMessage(7)) == [], "what the old feed brings is not of the new term"
+    await intake.close()
+    assert log == ["start", "drop", "stop", "start"]
+
+
+async def test_a_term_that_is_lost_before_it_could_begin_starts_nothing(intake, fence, log):
+    term = own(fence, 3)
+    intake.begin(term)
+    fence.withdraw(term)
+    intake.lost(term)
+    await intake.close()
+    assert "start" not in log
+
+
+async def test_many_shards_learn_together():
+    prepare = Prepare()
+    once = Once(prepare)
+    await asyncio.gather(*(once() for _ in range(16)))
+    assert prepare.calls == 1
+    await once()
+    assert prepare.calls == 2, "but what is asked later is learnt anew"

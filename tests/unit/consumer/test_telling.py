@@ -1,0 +1,181 @@
+"""What the handling of an object tells its owner: which notice, when, and how often."""
+
+import pytest
+from msgspec.structs import replace
+
+from consumer.act import Actor
+from consumer.handle import Handler, Hooks, Sources
+from consumer.notices import About, Topic
+from consumer.reconcile import Reconciler
+from consumer.work import look_later, receive
+from shared.errors import PermanentError, UnreachableError
+from shared.events import EventType
+from tests.unit.consumer.deliveries import CLUSTER_ID, SUBJECTS, event_work, look_work
+from tests.unit.consumer.fakes import (
+    FakeDeadLetters,
+    FakeEvents,
+    FakeKubernetes,
+    FakeMessage,
+    FakeRegistries,
+    FakeRegistry,
+)
+from tests.unit.consumer.worlds import (
+    ID,
+    KEY,
+    MODEL,
+    READY,
+    SETTINGS,
+    UID,
+    VERSION,
+    an_object,
+    carrying,
+    record_of,
+    seen,
+)  # fmt: skip
+
+ODH_MODEL = "modelregistry.opendatahub.io/registered-model-id"
+
+
+class World:
+    def __init__(self):
+        self.registry = FakeRegistry()
+        self.kubernetes = FakeKubernetes()
+        self.events = FakeEvents()
+        self.dead_letters = FakeDeadLetters()
+        self.told = []
+        actor = Actor(self.kubernetes, SETTINGS, lambda _: None, lambda _: None, self.tell)
+        registries = FakeRegistries(SETTINGS, only=self.registry)
+        reconciler = Reconciler(actor, registries, SETTINGS, lambda *_: None)
+        hooks = Hooks(lambda: 0.5, lambda: "2026-11-30T12:00:00Z", lambda *_: None, self.tell)
+        self.handler = Handler(reconciler, Sources(self.events, actor.live), self.dead_letters, hooks)
+
+    def tell(self, about, notice):
+        self.told.append((about, notice))
+
+    async def handle(self, work):
+        if work.seen is not None:
+            self.kubernetes.put(work.seen.obj)
+            self.events.by_key[work.key] = work.seen
+        return await self.handler.handle(work)
+
+    @property
+    def topics(self):
+        return [notice.topic for _, notice in self.told]
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+async def test_the_first_record_is_told_with_its_id(world):
+    await world.handle(event_work(type_=EventType.CREATED))
+    ((about, notice),) = world.told
+    assert about == About(KEY, UID, "10")
+    assert notice.topic is Topic.REGISTERED
+    assert f"record {world.registry.only.id} in only" in notice.message
+
+
+async def test_what_is_as_it_was_is_not_told_again(world):
+    await world.handle(event_work(type_=EventType.CREATED))
+    await world.handle(event_work(carrying(an_object(version="11"), world.registry.only.id)))
+    await world.handle(event_work(carrying(an_object(status=READY, version="20"), world.registry.only.id)))
+    assert world.topics == [Topic.REGISTERED]
+
+
+async def test_a_record_that_a_retry_finds_was_told_when_it_was_made(world):
+    world.kubernetes.fail("patch", UnreachableError("API server away"))
+    work = event_work()
+    await world.handle(work)
+    await world.handle(work)
+    assert world.topics == [Topic.REGISTERED]
+
+
+async def test_an_object_that_is_gone_is_not_told_of_its_record(world):
+    await world.handle(event_work(an_object(going=True)))
+    assert not world.registry.only.deployed
+    assert world.told == []
+
+
+@pytest.mark.parametrize("obj", [an_object({MODEL: "404"}), an_object({MODEL: "iris"})], ids=["missing", "no id"])
+async def test_a_dead_letter_is_told_with_its_reason_once_it_is_stored(world, obj):
+    world.dead_letters.fail("bury", UnreachableError("broker away"))
+    work = event_work(obj)
+    await world.handle(work)
+    assert world.told == []
+    await world.handle(work)
+    ((about, notice),) = world.told
+    assert (about, notice.topic) == (About(KEY, UID, "10"), Topic.SYNC_FAILED)
+    assert notice.message == world.dead_letters.entries[KEY][0]
+
+
+async def test_a_dead_letter_of_a_look_names_the_uid_that_it_found(world):
+    world.events.by_key[KEY] = seen(an_object({MODEL: "404"}, version="10"), models=("404",))
+    world.kubernetes.put(an_object({MODEL: "404"}, version="20"))
+    await world.handle(look_work())
+    ((about, notice),) = world.told
+    assert (about, notice.topic) == (About(KEY, UID, "20"), Topic.SYNC_FAILED)
+
+
+async def test_a_dead_letter_that_does_not_decode_names_the_object_by_its_subject(world):
+    await world.handle(receive(FakeMessage(1, subject=SUBJECTS.event(KEY), headers={}, body=b"{"), CLUSTER_ID))
+    ((about, notice),) = world.told
+    assert (about, notice.topic) == (About(KEY), Topic.SYNC_FAILED)
+
+
+async def test_a_denied_patch_is_told_as_a_dead_letter(world):
+    world.kubernetes.fail("patch", PermanentError("admission webhook denied it"))
+    await world.handle(event_work())
+    assert world.topics == [Topic.REGISTERED, Topic.SYNC_FAILED]
+
+
+async def test_labels_that_contradict_each_other_are_told(world):
+    await world.handle(event_work(an_object({MODEL: "1", ODH_MODEL: "2"})))
+    assert world.topics == [Topic.CONFLICTING_LABELS, Topic.REGISTERED]
+    assert "different values under two prefixes" in world.told[0][1].message
+
+
+async def test_a_version_of_another_model_is_told(world):
+    await world.handle(event_work(an_object({MODEL: "1", VERSION: "21"})))
+    assert world.topics == [Topic.REGISTERED, Topic.OTHER_MODELS_VERSION]
+    assert "model version 21 is one of registered model 2" in world.told[1][1].message
+
+
+@pytest.mark.parametrize("status", [None, READY], ids=["rewritten", "deferred"])
+async def test_an_id_label_of_another_record_is_told(world, status):
+    await world.handle(event_work(carrying(an_object(status=status), "99")))
+    assert Topic.OTHER_RECORDS_ID in world.topics
+    notice = next(notice for _, notice in world.told if notice.topic is Topic.OTHER_RECORDS_ID)
+    assert f"{ID}='99'" in notice.message
+
+
+async def test_an_id_label_without_a_model_label_is_told_and_nothing_is_touched(world):
+    obj = an_object({ID: "99"})
+    await world.handle(event_work(obj))
+    assert world.topics == [Topic.NOT_INDEXED]
+    assert (world.registry.calls.total(), world.kubernetes.calls.total()) == (0, 0)
+
+
+async def test_an_id_that_must_wait_is_told_with_the_record(world):
+    await world.handle(event_work(an_object(status=READY)))
+    assert world.topics == [Topic.REGISTERED, Topic.WRITE_BACK_DEFERRED]
+    assert f"record {world.registry.only.id} is true" in world.told[1][1].message
+    assert "restart" in world.told[1][1].message
+
+
+async def test_an_id_that_still_must_wait_is_told_in_the_same_words(world):
+    record = record_of(seen(an_object(status=READY, version="10")))
+    world.registry.put(record)
+    await world.handle(event_work(an_object(status=READY, version="20")))
+    await world.handle(look_later(KEY))
+    deferred = [notice for _, notice in world.told if notice.topic is Topic.WRITE_BACK_DEFERRED]
+    assert len(deferred) == 2
+    assert deferred[0] == deferred[1], "so that the ledger writes it once"
+
+
+async def test_what_is_not_true_any_more_is_told_of_the_object_that_it_is_true_of(world):
+    await world.handle(event_work(an_object({MODEL: "404"})))
+    other = an_object({MODEL: "404"}, version="30")
+    other = replace(other, metadata=replace(other.metadata, uid="other"))
+    await world.handle(event_work(other, sequence=2))
+    assert [about.uid for about, _ in world.told] == [UID, "other"]
