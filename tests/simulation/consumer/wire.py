@@ -161,6 +161,9 @@ class DeadLettersWire(Wire):
 
         await self.ask("broker", serve, lambda: _raise(TransientError("the broker is away")))
 
+    def holds(self, key: ObjectKey) -> bool:
+        return key in self.world.broker.dead
+
     async def clear(self, key: ObjectKey) -> None:
         if key not in self.world.broker.dead:
             return
