@@ -1,7 +1,7 @@
-"""Everything fails at once, for as long as `make test` can afford; `make chaos` does the same for any seed and time.
+"""Everything fails at once: `pytest -m chaos`; `make chaos` does the same for any seed and time.
 
-Claims about the end only. How long that takes is asserted with room: `make test` runs two tests side by side on two
-cores, so a consumer that was just started again may take some seconds to begin.
+Claims about the end only. How long that takes is asserted with room: on two busy cores a consumer that was just started
+again may take some seconds to begin.
 """
 
 import pytest
@@ -11,6 +11,7 @@ from tests.chaos.run import SETTLED_S_MAX, Plan, run
 SLOWER_IN_TESTS = 3
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "plan",
