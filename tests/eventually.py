@@ -8,6 +8,7 @@ from typing import Any
 
 async def eventually(condition: Callable[[], Any], what: str = "", within_s: float = 15.0) -> Any:
     """Poll a condition, which may be a coroutine function, until it holds; return what it returned then."""
+    assert isinstance(what, str), "a time that took the place of the name would leave the default in force"
     seen: Any = None
     try:
         async with asyncio.timeout(within_s):

@@ -152,9 +152,8 @@ async def test_R13_an_outage_of_the_api_server_costs_few_requests_and_no_event(w
         await eventually(lambda: world.cluster.faults.injected["outage"] >= 4, within_s=PATIENT_S)
         assert world.cluster.requests.total() < 20
         world.cluster.faults.clear()
-        await eventually(
-            lambda: _last_is(world, "a", "deleted"), 40.0
-        )  # the pause in which the outage ends may be long
+        # The pause in which the outage ends may be long.
+        await eventually(lambda: _last_is(world, "a", "deleted"), within_s=40.0)
 
 
 async def _last_is(world, name, what):
