@@ -161,8 +161,8 @@ async def test_R40_after_an_outage_of_the_api_server_one_leads_again_and_no_even
     assert world.cluster.faults.injected["outage"] > 0
     world.cluster.faults.clear()
     await eventually(lambda: one_leads(racers))
-    await eventually(lambda: count(world, "deleted", 2), PATIENT_S)
-    await eventually(lambda: count(world, "changed", 2), PATIENT_S)
+    await eventually(lambda: count(world, "deleted", 2), within_s=PATIENT_S)
+    await eventually(lambda: count(world, "changed", 2), within_s=PATIENT_S)
     assert await world.said("deleted") == ["created", "deleted"]
     assert all(one.runs for one in racers)
 
