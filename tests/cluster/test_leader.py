@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 import time
 from collections.abc import Iterator
 
@@ -56,11 +55,6 @@ async def racers(world, tmp_path):
     guard.close()
 
 
-def say(capsys: pytest.CaptureFixture[str], figures: str) -> None:
-    with capsys.disabled():
-        sys.stdout.write(f"\n{figures}\n")
-
-
 async def leads(role: Role) -> bool:
     return await role.metric("isvc_sync_leader") == 1
 
@@ -74,7 +68,7 @@ async def published(role: Role, least: int) -> bool:
     return await role.metric(SENT) >= least
 
 
-async def test_R37_under_the_rights_of_the_base_one_leads_and_hands_over_on_sigterm(world, racers, capsys):
+async def test_R37_under_the_rights_of_the_base_one_leads_and_hands_over_on_sigterm(world, racers, record_property):
     a, b = racers
     spec = lease(world.plane)
     assert (spec["holderIdentity"], spec["leaseTransitions"], spec["leaseDurationSeconds"]) == ("a", 0, 15)
@@ -88,13 +82,17 @@ async def test_R37_under_the_rights_of_the_base_one_leads_and_hands_over_on_sigt
     await eventually(lambda: leads(b), "b leads")
     took_s = time.monotonic() - began
     await eventually(lambda: published(b, 1), "b publishes")
-    say(capsys, f"SIGTERM: the old leader ended after {ended_s:.2f} s, the new one leads after {took_s:.2f} s")
+    record_property(
+        "figures", f"SIGTERM: the old leader ended after {ended_s:.2f} s, the new one leads after {took_s:.2f} s"
+    )
     assert ended_s < 2
     assert took_s < 4
     assert (lease(world.plane)["holderIdentity"], lease(world.plane)["leaseTransitions"]) == ("b", 1)
 
 
-async def test_R37_R39_after_kill_9_the_follower_leads_and_finds_what_happened_meanwhile(world, racers, capsys):
+async def test_R37_R39_after_kill_9_the_follower_leads_and_finds_what_happened_meanwhile(
+    world, racers, record_property
+):
     a, b = racers
     await a.kill()
     began = time.monotonic()
@@ -103,11 +101,13 @@ async def test_R37_R39_after_kill_9_the_follower_leads_and_finds_what_happened_m
     took_s = time.monotonic() - began
     await eventually(lambda: published(b, 1), "b publishes")
     published_s = time.monotonic() - began
-    say(capsys, f"kill -9: the next one leads after {took_s:.2f} s, and has published after {published_s:.2f} s")
+    record_property(
+        "figures", f"kill -9: the next one leads after {took_s:.2f} s, and has published after {published_s:.2f} s"
+    )
     assert 12 < took_s < 18
 
 
-async def test_R40_after_thirty_seconds_without_an_api_server_one_leads_again(world, racers, capsys):
+async def test_R40_after_thirty_seconds_without_an_api_server_one_leads_again(world, racers, record_property):
     plane = world.plane
     await asyncio.to_thread(plane.kill_api_server)
     began = time.monotonic()
@@ -122,7 +122,9 @@ async def test_R40_after_thirty_seconds_without_an_api_server_one_leads_again(wo
     took_s = time.monotonic() - began
     await world.create("racing", "after")
     await eventually(lambda: either_published(racers), "one publishes", within_s=40)
-    say(capsys, f"API server gone: leadership ended after {stopped_s:.2f} s; back: one leads after {took_s:.2f} s")
+    record_property(
+        "figures", f"API server gone: leadership ended after {stopped_s:.2f} s; back: one leads after {took_s:.2f} s"
+    )
     assert stopped_s <= 10.5
     assert all(racer.runs for racer in racers)
 

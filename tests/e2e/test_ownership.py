@@ -159,7 +159,7 @@ def misplaced(effects: list[dict[str, Any]], leases: Leases) -> list[dict[str, A
     return [each for each in effects if leases.owner(each["shard"], each["at"]) != each["pod"]]
 
 
-async def test_scaling_from_one_to_four_to_two_under_load_loses_nothing(tmp_path, guard):
+async def test_scaling_from_one_to_four_to_two_under_load_loses_nothing(tmp_path, guard, record_property):
     async with Pipeline(tmp_path, guard, consumer=False) as pipeline:
         pipeline.seed(dict.fromkeys(VERSIONS, "1"))
         async with watched_leases(pipeline) as leases, pods_of(pipeline, tmp_path) as pods:
@@ -186,14 +186,15 @@ async def test_scaling_from_one_to_four_to_two_under_load_loses_nothing(tmp_path
             assert Counter(each["pod"] for each in effects).keys() == {f"pod-{number}" for number in range(4)}
             assert await pods.total("isvc_sync_shard_takeovers_total", how="clean") > 0
             assert await pods.total("isvc_sync_shard_takeovers_total", how="unclean") == 0
-        print(  # noqa: T201 - figures for the reader
+        record_property(
+            "figures",
             f"{load.changes} changes, {len(effects)} effects; "
-            f"1 to 4 pods in {up_s:.1f} s ({spread}), 4 to 2 in {down_s:.2f} s"
+            f"1 to 4 pods in {up_s:.1f} s ({spread}), 4 to 2 in {down_s:.2f} s",
         )
         assert down_s < LEASE_S, "they were given away, and did not run out"
 
 
-async def test_a_consumer_that_was_paused_starts_no_effect_when_it_wakes_up(tmp_path, guard):
+async def test_a_consumer_that_was_paused_starts_no_effect_when_it_wakes_up(tmp_path, guard, record_property):
     async with Pipeline(tmp_path, guard, consumer=False) as pipeline:
         pipeline.seed(dict.fromkeys(VERSIONS, "1"))
         async with watched_leases(pipeline) as leases, pods_of(pipeline, tmp_path) as pods:
@@ -216,7 +217,7 @@ async def test_a_consumer_that_was_paused_starts_no_effect_when_it_wakes_up(tmp_
             assert misplaced(effects, leases) == []
             assert any(each["pod"] == "pod-0" and each["at"] > woke_at for each in effects), "it works again"
             assert await paused.metric("isvc_sync_fences_lost_total") > 0
-        print(f"{load.changes} changes, {len(effects)} effects; taken over in {taken_s:.1f} s")  # noqa: T201 - figures
+        record_property("figures", f"{load.changes} changes, {len(effects)} effects; taken over in {taken_s:.1f} s")
         assert LEASE_S * 0.7 < taken_s < LEASE_S * 2
 
 

@@ -89,7 +89,7 @@ async def test_a_look_without_a_body_arrives(pull_loop, broker, taken):
 
 
 async def test_a_broker_killed_under_an_idle_pull_delivers_within_a_second_of_its_return(
-    pull_loop, broker, nats_server, taken, stats
+    pull_loop, broker, nats_server, taken, stats, record_property
 ):
     await pulling(pull_loop, stats)
     await nats_server.kill()
@@ -100,7 +100,7 @@ async def test_a_broker_killed_under_an_idle_pull_delivers_within_a_second_of_it
         await client.jetstream().publish(SUBJECT, b"one")
     await eventually(lambda: taken)
     after_s = clock.time() - returned_at
-    print(f"delivered {after_s:.2f} s after the broker's return")  # noqa: T201 - a figure for the reader
+    record_property("figures", f"delivered {after_s:.2f} s after the broker's return")
     assert after_s < 1.5
     assert stats.resets == 2
 
@@ -160,7 +160,7 @@ async def test_a_reconnect_delivers_what_was_in_hand_again_and_in_order(broker, 
     assert stats.redelivered == 3
 
 
-async def test_ten_thousand_messages_are_taken_once_each_and_nothing_is_left(broker, durable, stats):
+async def test_ten_thousand_messages_are_taken_once_each_and_nothing_is_left(broker, durable, stats, record_property):
     total = 10_000
     objects = [ObjectKey(Kind.ISVC, "team-a", f"m{number}") for number in range(20 * 250)]
     mine = [key for key in objects if f".{SHARD}." in SUBJECTS.event(key)][:200]
@@ -178,7 +178,7 @@ async def test_ten_thousand_messages_are_taken_once_each_and_nothing_is_left(bro
         numbers.append(delivery.sequence)
         await delivery.ack()
     took_s = clock.time() - started_at
-    print(f"{total / took_s:.0f} messages/s")  # noqa: T201 - a figure for the reader
+    record_property("figures", f"{total / took_s:.0f} messages/s")
     await loop.stop()
     assert numbers == list(range(1, total + 1))
     await eventually(partial(nothing_un_acked, broker, durable))

@@ -196,20 +196,20 @@ async def test_one_alone_has_all_shards_when_it_has_started(consumer):
     assert one.shards.readiness() is None
 
 
-async def test_who_joins_is_given_its_share_in_order_and_at_once(consumer):
+async def test_who_joins_is_given_its_share_in_order_and_at_once(consumer, record_property):
     one = await consumer("pod-0")
     clock = asyncio.get_running_loop()
     joined_at = clock.time()
     two = await consumer("pod-1")
     await eventually(lambda: shared(one, two))
     took_s = clock.time() - joined_at
-    print(f"shared after {took_s:.2f} s")  # noqa: T201 - a figure for the reader
+    record_property("figures", f"shared after {took_s:.2f} s")
     assert took_s < LEASE_S / 4, "by the hint, and not by the next look"
     assert sorted(shard for what, shard in one.duty.log if what == "end") == sorted(two.fence.owned)
     assert (one.lost, set(two.taken)) == ([], {True})
 
 
-async def test_who_leaves_hands_over_at_once(consumer):
+async def test_who_leaves_hands_over_at_once(consumer, record_property):
     one, two = await consumer("pod-0"), await consumer("pod-1")
     await eventually(lambda: shared(one, two))
     clock = asyncio.get_running_loop()
@@ -217,12 +217,12 @@ async def test_who_leaves_hands_over_at_once(consumer):
     await one.leave()
     await eventually(lambda: shared(two))
     took_s = clock.time() - left_at
-    print(f"handed over after {took_s:.2f} s")  # noqa: T201 - a figure for the reader
+    record_property("figures", f"handed over after {took_s:.2f} s")
     assert took_s < LEASE_S / 4
     assert set(two.taken) == {True}
 
 
-async def test_who_dies_is_followed_when_its_lease_has_run_out_and_not_before(consumer):
+async def test_who_dies_is_followed_when_its_lease_has_run_out_and_not_before(consumer, record_property):
     one, two = await consumer("pod-0"), await consumer("pod-1")
     await eventually(lambda: shared(one, two))
     until = {shard: one.fence.term(shard).valid_until for shard in one.fence.owned}
@@ -230,7 +230,7 @@ async def test_who_dies_is_followed_when_its_lease_has_run_out_and_not_before(co
     died_at = asyncio.get_running_loop().time()
     await eventually(lambda: shared(two))
     took_s = asyncio.get_running_loop().time() - died_at
-    print(f"taken over after {took_s:.2f} s")  # noqa: T201 - a figure for the reader
+    record_property("figures", f"taken over after {took_s:.2f} s")
     followed = [term for term in two.duty.begun if term.shard in until]
     assert all(term.sent_at > until[term.shard] for term in followed)
     assert two.taken.count(False) == len(until)

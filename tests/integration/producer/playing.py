@@ -24,9 +24,9 @@ from shared.naming import NamingSettings
 from shared.objects import Kind
 from shared.telemetry import Telemetry
 from tests.eventually import eventually
-from tests.integration.producer.conftest import World, stop
 from tests.integration.producer.scripted import Response, ScriptedServer
 from tests.integration.producer.scripted_cluster import Cluster
+from tests.integration.producer.worlds import World, stop
 
 BACKOFF_S = 0.01  # the mean first pause is half of it
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.cluster.processes import Guard
 from tests.e2e.role import Role
-from tests.integration.producer.conftest import World
+from tests.integration.producer.worlds import World
 
 
 @asynccontextmanager

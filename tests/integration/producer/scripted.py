@@ -14,7 +14,7 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any, Self
+from typing import Any, Final, Self
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -97,6 +97,10 @@ def listing(since: int, body: bytes, token: str = "") -> Response:
     """A page, which the request for `token` gets."""
     found = answer(f"list {token}".strip(), body=body)
     return msgspec.structs.replace(found, since=since)
+
+
+NO_WATCH_LIST: Final = refusal("initial", 422, "Invalid")
+EXPIRED: Final = stream("watch", 0, error(410, "Expired"), end=HOLD)
 
 
 class ScriptedServer:

@@ -14,7 +14,7 @@ from sandbox import cluster as sandbox_cluster
 from sandbox.faults import Fault
 from shared.errors import RefusedToStartError
 from shared.events import decode
-from tests.integration.producer.conftest import MODEL, eventually, isvc, stop
+from tests.integration.producer.worlds import MODEL, eventually, isvc, stop
 
 PATIENT_S = 20.0
 VERSION = "modelregistry.kubeflow.org/model-version-id"

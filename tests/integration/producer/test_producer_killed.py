@@ -14,8 +14,8 @@ from shared.objects import Kind, ObjectKey
 from tests.cluster.chaos_stream import Stream, Truth, agreement, disagreements, disorder, following, living
 from tests.e2e.role import Role
 from tests.eventually import eventually
-from tests.integration.producer.conftest import isvc
 from tests.integration.producer.real_process import real_producer
+from tests.integration.producer.worlds import isvc
 
 SEED = 2026
 OBJECTS = 1000

@@ -11,7 +11,7 @@ from producer.settings import ProducerSettings
 from shared.naming import NamingSettings
 from shared.objects import Kind
 from tests.eventually import eventually
-from tests.integration.producer.conftest import World, isvc, stop
+from tests.integration.producer.worlds import World, isvc, stop
 
 LLM = "LLMInferenceService"
 VERSIONS = ("v1alpha1", "v1alpha2")

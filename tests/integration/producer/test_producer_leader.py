@@ -12,7 +12,7 @@ import pytest
 from sandbox.faults import Fault
 from tests.cluster.processes import Guard
 from tests.e2e.role import Role
-from tests.integration.producer.conftest import eventually, isvc, stop
+from tests.integration.producer.worlds import eventually, isvc, stop
 
 VERSION = "modelregistry.kubeflow.org/model-version-id"
 TERMS = {"LEASE_DURATION_S": "2", "LEASE_RENEW_DEADLINE_S": "1.2", "LEASE_RETRY_PERIOD_S": "0.3"}

@@ -12,8 +12,7 @@ from shared.events import decode
 from shared.holds import HoldClient, Outcome
 from shared.subjects import Subjects
 from shared.telemetry import Telemetry, TelemetrySettings
-from tests.integration.producer.conftest import eventually, isvc
-from tests.integration.producer.test_producer_selection import running, told
+from tests.integration.producer.worlds import eventually, isvc, running, told
 
 PATIENT_S = 20.0
 CRD = "inferenceservices.serving.kserve.io"
@@ -118,7 +117,7 @@ async def test_R41_what_the_watch_has_missed_is_found_counted_and_published(worl
     monkeypatch.setattr(Reader, "line", deaf)
     world.settings = msgspec.structs.replace(world.settings, audit_interval_s=1)
     telemetry = Telemetry(TelemetrySettings(), role="producer")
-    monkeypatch.setattr("tests.integration.producer.conftest.Telemetry", lambda *_, **__: telemetry)
+    monkeypatch.setattr("tests.integration.producer.worlds.Telemetry", lambda *_, **__: telemetry)
     async with world.producing():
         world.cluster.create(isvc("unheard"))
         world.cluster.create(isvc("heard"))

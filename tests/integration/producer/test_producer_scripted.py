@@ -7,7 +7,6 @@ import pytest
 
 from producer.reading import LINE_BYTES_MAX
 from tests.eventually import eventually
-from tests.integration.producer.playing import staged
 from tests.integration.producer.scripted import (
     CHATTER,
     END,
@@ -23,20 +22,6 @@ from tests.integration.producer.scripted import (
 from tests.unit.producer.observed import line, raw
 
 ENDS = pytest.mark.parametrize("end", [END, FIN, RESET], ids=["clean end", "FIN", "RST"])
-
-
-@pytest.fixture
-async def stage(tmp_path, broker_server, monkeypatch):
-    async with staged(tmp_path, broker_server, monkeypatch) as ready:
-        ready.cluster.create("a", model="1")
-        ready.cluster.create("b")
-        ready.cluster.create("c", model="3")
-        yield ready
-
-
-@pytest.fixture
-def cluster(stage):
-    return stage.cluster
 
 
 @ENDS

@@ -6,39 +6,18 @@ import tracemalloc
 
 import httpx
 import msgspec
-import pytest
 
 from producer import reflector
 from shared.cluster import ClusterSettings, client, load_cluster
 from tests.eventually import eventually
-from tests.integration.producer.playing import staged
 from tests.integration.producer.scripted import (
     CHATTER,
-    HOLD,
-    error,
+    EXPIRED,
+    NO_WATCH_LIST,
     initial,
     listing,
-    refusal,
-    stream,
     watch,
 )
-
-NO_WATCH_LIST = refusal("initial", 422, "Invalid")
-EXPIRED = stream("watch", 0, error(410, "Expired"), end=HOLD)
-
-
-@pytest.fixture
-async def stage(tmp_path, broker_server, monkeypatch):
-    async with staged(tmp_path, broker_server, monkeypatch) as ready:
-        ready.cluster.create("a", model="1")
-        ready.cluster.create("b")
-        ready.cluster.create("c", model="3")
-        yield ready
-
-
-@pytest.fixture
-def cluster(stage):
-    return stage.cluster
 
 
 async def test_R05_an_initial_state_far_larger_than_memory_may_be_passes_line_by_line(stage, cluster):

@@ -5,38 +5,20 @@ import pytest
 
 from producer import relay
 from tests.eventually import eventually
-from tests.integration.producer.playing import staged
 from tests.integration.producer.scripted import (
     CHATTER,
     END,
+    EXPIRED,
     FIN,
     HOLD,
+    NO_WATCH_LIST,
     RESET,
     error,
     initial,
     listing,
     refusal,
-    stream,
     watch,
 )
-
-NO_WATCH_LIST = refusal("initial", 422, "Invalid")
-EXPIRED = stream("watch", 0, error(410, "Expired"), end=HOLD)
-
-
-@pytest.fixture
-async def stage(tmp_path, broker_server, monkeypatch):
-    async with staged(tmp_path, broker_server, monkeypatch) as ready:
-        ready.cluster.create("a", model="1")
-        ready.cluster.create("b")
-        ready.cluster.create("c", model="3")
-        yield ready
-
-
-@pytest.fixture
-def cluster(stage):
-    return stage.cluster
-
 
 GARBAGE = b"{]\n"
 CUTS = [

@@ -9,7 +9,6 @@ from producer.items import Refused
 from producer.states import Memory, Wait, Watching
 from producer.watch import RETRY_AFTER_MAX_S, step
 from tests.eventually import eventually
-from tests.integration.producer.playing import staged
 from tests.integration.producer.scripted import (
     CHATTER,
     END,
@@ -30,20 +29,6 @@ from tests.integration.producer.scripted import (
 
 TEN_SECONDS_S = 0.2  # all pauses are as much shorter
 HTML = "Content-Type: text/html"
-
-
-@pytest.fixture
-async def stage(tmp_path, broker_server, monkeypatch):
-    async with staged(tmp_path, broker_server, monkeypatch) as ready:
-        ready.cluster.create("a", model="1")
-        ready.cluster.create("b")
-        ready.cluster.create("c", model="3")
-        yield ready
-
-
-@pytest.fixture
-def cluster(stage):
-    return stage.cluster
 
 
 EXPIRED = [

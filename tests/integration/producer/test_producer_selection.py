@@ -1,6 +1,5 @@
 """What NAMESPACES, NAMESPACE_SELECTOR, OBJECT_SELECTOR leave out is not published, and leaving is never a delete."""
 
-import asyncio
 import logging
 from contextlib import asynccontextmanager
 
@@ -13,7 +12,7 @@ from sandbox.faults import Fault
 from shared.errors import SettingsError
 from shared.events import decode_marker
 from shared.objects import Kind
-from tests.integration.producer.conftest import MODEL, eventually, isvc, stop
+from tests.integration.producer.worlds import MODEL, eventually, isvc, running, told
 
 PATIENT_S = 20.0
 
@@ -27,23 +26,6 @@ async def producing(world, **selection):
     world.settings = selecting(world, **selection)
     async with world.producing() as task:
         yield task
-
-
-@asynccontextmanager
-async def running(world, said, caplog):
-    """Run a producer that announces nothing, from the moment when it has said something in its log."""
-    caplog.clear()
-    task = asyncio.create_task(world.run())
-    try:
-        await eventually(lambda: said in caplog.text, within_s=PATIENT_S)
-        yield task
-    finally:
-        await stop(task)
-
-
-async def told(world):
-    """What the stream says last of each object: <namespace>/<name> -> type."""
-    return {f"{event.key.namespace}/{event.key.name}": event.type.value for event in await world.events()}
 
 
 async def says(world, expected):

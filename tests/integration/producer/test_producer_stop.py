@@ -8,8 +8,8 @@ from producer.publisher import WINDOW
 from sandbox.faults import Fault
 from tests.e2e.role import Role
 from tests.eventually import eventually
-from tests.integration.producer.conftest import isvc
 from tests.integration.producer.real_process import real_producer
+from tests.integration.producer.worlds import isvc
 
 STOP_S = 2.0  # a second is promised; the other one is for a machine that does other things, too
 LISTS = ".*/(llm)?inferenceservices"

@@ -81,9 +81,3 @@ class Chance:
 
     def met(self, name: str) -> None:
         self.faults[name] += 1
-
-
-def some_of(generator: random.Random, names: Sequence[str]) -> frozenset[str]:
-    """Which faults a history has: some of them, so that no fault always hides another."""
-    share = generator.choice((0.1, 0.3, 0.7))
-    return frozenset(name for name in names if generator.random() < share)

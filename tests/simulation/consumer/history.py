@@ -1,18 +1,17 @@
-"""A history as data: generated from a seed, lived through, and shortened when it fails."""
+"""What happens to the consumer in a history, and how one is lived."""
 
-import random
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 
-from tests.simulation.consumer.chance import FAULTS, OPTIONS, some_of
+from tests.simulation.consumer.chance import FAULTS, OPTIONS
 from tests.simulation.consumer.claims import Judge
-from tests.simulation.consumer.world import NOTHING, World, listening
+from tests.simulation.consumer.world import World, listening
+from tests.simulation.histories import Deed, History, Recipe, Simulation
 
 # What happens in every history, and how often.
-DAILY: Mapping[Callable[[World], object], int] = {World.turn: 22, World.write: 16}
+DAILY: Mapping[Deed, int] = {World.turn: 22, World.write: 16}
 # What happens where a history has it.
-MISFORTUNES: Mapping[str, tuple[Callable[[World], object], int]] = {
+MISFORTUNES: Mapping[str, tuple[Deed, int]] = {
     "consumer killed": (World.crash, 4),
     "shard taken over": (World.take_over, 2),
     "consumer reconnected": (World.reconnect, 2),
@@ -26,45 +25,7 @@ MISFORTUNES: Mapping[str, tuple[Callable[[World], object], int]] = {
     "poison": (World.poison, 1),
     "another cluster's record": (World.foreign_record, 1),
 }
-STEPS_MIN, STEPS_MAX = 12, 36
-
-
-@dataclass(frozen=True)
-class Step:
-    """One thing that happens; `seed` decides its details."""
-
-    name: str
-    seed: int
-
-
-@dataclass(frozen=True)
-class History:
-    """`options` are the faults that requests and messages may have, and settings of the consumer."""
-
-    options: frozenset[str]
-    steps: tuple[Step, ...]
-
-    def __str__(self) -> str:
-        steps = "\n".join(f"    Step({step.name!r}, {step.seed})," for step in self.steps)
-        return f"options: {', '.join(sorted(self.options)) or 'none'}\n{steps}"
-
-
-_DEEDS: Mapping[str, Callable[[World], object]] = {
-    **{deed.__name__: deed for deed in DAILY},
-    **{name: deed for name, (deed, _) in MISFORTUNES.items()},
-}
-
-
-def of(seed: int) -> History:
-    """Return the history of a seed; the same for ever, as long as the code is."""
-    generator = random.Random(seed)
-    options = some_of(generator, (*FAULTS, *OPTIONS))
-    present = sorted(some_of(generator, tuple(MISFORTUNES)))
-    weights = {deed.__name__: weight for deed, weight in DAILY.items()}
-    weights |= {name: MISFORTUNES[name][1] for name in present}
-    count = generator.randint(STEPS_MIN, STEPS_MAX)
-    names = generator.choices(tuple(weights), tuple(weights.values()), k=count)
-    return History(options, tuple(Step(name, generator.getrandbits(32)) for name in names))
+RECIPE = Recipe(DAILY, MISFORTUNES, (*FAULTS, *OPTIONS), (0.1, 0.3, 0.7), steps=(12, 36))
 
 
 def live(history: History) -> Counter[str]:
@@ -72,11 +33,7 @@ def live(history: History) -> Counter[str]:
     world = World(history.options)
     with listening() as ear:
         try:
-            for step in history.steps:
-                world.chance.begin(step.seed)
-                if _DEEDS[step.name](world) is not NOTHING and step.name in MISFORTUNES:
-                    world.chance.met(step.name)
-            world.chance.begin(0)
+            RECIPE.happen(history, world, world.chance)
             world.come_to_rest()
             if Judge(world, swept=False).leaves_something():
                 world.sweep()
@@ -89,47 +46,4 @@ def live(history: History) -> Counter[str]:
     return world.chance.faults
 
 
-def failure(history: History) -> str:
-    """Return what fails in a history; empty when nothing does."""
-    try:
-        live(history)
-    except AssertionError as error:
-        return str(error) or "an assertion of the product"
-    return ""
-
-
-def _way(history: History) -> str:
-    """Return which claim fails, without the object."""
-    return failure(history).rpartition(": ")[2]
-
-
-def shortened(history: History) -> History:
-    """Return a history that still fails in the same way, without steps and options that it does not need."""
-    way = _way(history)
-    size = max(1, len(history.steps) // 2)
-    while True:
-        at = 0
-        while at < len(history.steps):
-            shorter = replace(history, steps=history.steps[:at] + history.steps[at + size :])
-            if _way(shorter) == way:
-                history = shorter
-            else:
-                at += size
-        if size == 1:
-            break
-        size //= 2
-    for option in sorted(history.options):
-        without = replace(history, options=history.options - {option})
-        if _way(without) == way:
-            history = without
-    return history
-
-
-def report(seed: int) -> str:
-    """Return what fails in the history of a seed, shortened, for a person."""
-    history = of(seed)
-    short = shortened(history)
-    return (
-        f"seed {seed} fails: {failure(history)}\n"
-        f"shortened from {len(history.steps)} to {len(short.steps)} steps: {failure(short)}\n{short}"
-    )
+SIMULATION = Simulation(RECIPE, live)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.simulation.consumer import limits
-from tests.simulation.consumer.history import failure, of
+from tests.simulation.consumer.history import SIMULATION
 
 TRIES = 2000
 LIMITS = [
@@ -21,7 +21,7 @@ LIMITS = [
 @pytest.mark.parametrize(("limit", "first"), LIMITS)
 def test_a_known_limit_is_met_and_is_all_that_is_left_out(limit, first, monkeypatch):
     monkeypatch.setattr(limits, limit, lambda *_: False)
-    shown = next((seed for seed in range(first, first + TRIES) if failure(of(seed))), None)
+    shown = SIMULATION.first_failing(first, TRIES)
     assert shown is not None, "nothing needs this limit any more: take it out"
     monkeypatch.undo()
-    assert failure(of(shown)) == ""
+    assert SIMULATION.failure(SIMULATION.of(shown)) == ""

@@ -15,14 +15,9 @@ from consumer.verdict import Ack
 from consumer.work import Work
 from shared.errors import TransientError
 from shared.events import MESSAGE_ID
-from tests.simulation.consumer.history import failure, of
+from tests.simulation.consumer.history import SIMULATION
 
 HISTORIES_MAX = 1000
-
-
-def died_after() -> int:
-    """Return how many histories the mutant survived, and one more; 0 when it survived them all."""
-    return next((seed + 1 for seed in range(HISTORIES_MAX) if failure(of(seed))), 0)
 
 
 def with_a_seen_set(patch):
@@ -130,9 +125,8 @@ MUTANTS = [
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
-def test_the_simulation_kills_a_consumer(mutant, monkeypatch, capsys):
+def test_the_simulation_kills_a_consumer(mutant, monkeypatch, record_property):
     mutant(monkeypatch)
-    after = died_after()
-    with capsys.disabled():
-        print(f"{mutant.__name__}: died after {after} histories")  # noqa: T201  the figure of docs/consumer-simulation.md
-    assert 0 < after <= HISTORIES_MAX
+    killed_by = SIMULATION.first_failing(0, HISTORIES_MAX)
+    assert killed_by is not None
+    record_property("figures", f"died after {killed_by + 1} histories")

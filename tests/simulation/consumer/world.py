@@ -30,9 +30,9 @@ from tests.simulation.consumer.process import CLUSTER_ID, Process
 from tests.simulation.consumer.producer import Producer
 from tests.simulation.consumer.registry import REFUSING, STOPPED, Registry, Said
 from tests.simulation.consumer.truth import overwrites_newer
+from tests.simulation.histories import NOTHING
 
 SHARDS = 2
-NOTHING = object()  # answered by a misfortune that found nothing to befall
 ZOMBIE_S = 20.0
 REST_S_MAX = 3_000.0
 

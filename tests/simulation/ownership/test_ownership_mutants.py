@@ -67,8 +67,8 @@ def frees_before_the_work_has_ended(patch):
         frees_before_the_work_has_ended,
     ],
 )
-def test_a_mutant_is_found(mutate, monkeypatch):
+def test_a_mutant_is_found(mutate, monkeypatch, record_property):
     mutate(monkeypatch)
     died_after = next((seed + 1 for seed in range(RUNS_MAX) if played(seed).overlaps()), 0)
-    print(f"{mutate.__name__}: found in run {died_after}")  # noqa: T201 - a figure for the reader
+    record_property("figures", f"{mutate.__name__}: found in run {died_after}")
     assert died_after

@@ -33,10 +33,10 @@ def test_no_process_met_an_error_of_its_own(runs):
     assert [error for group in runs for process in group.processes for error in process.host.errors] == []
 
 
-def test_every_trouble_has_happened(runs):
+def test_every_trouble_has_happened(runs, record_property):
     faults = sum((group.faults for group in runs), Counter())
     seen = sum((group.seen for group in runs), Counter())
-    print(f"{len(runs)} runs: {dict(faults)}, {dict(seen)}")  # noqa: T201 - figures for the reader
+    record_property("figures", f"{len(runs)} runs: {dict(faults)}, {dict(seen)}")
     assert min(faults[what] for what in ("pause", "kill", "stop", "outage", "join")) > 10
     assert min(faults[what] for what in ("slow", "lost request", "lost reply", "late")) > 100
     assert min(seen[what] for what in ("taken, clean True", "taken, clean False", "lost, expired")) > 50

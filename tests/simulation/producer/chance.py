@@ -67,9 +67,3 @@ class Chance:
             self.met(CLOCK_STANDS)
         else:
             self.now_s += seconds
-
-
-def some_of(generator: random.Random, names: Sequence[str]) -> frozenset[str]:
-    """Which faults a history has: some of them, so that no fault always hides another."""
-    share = generator.choice((0.15, 0.4, 0.8))
-    return frozenset(name for name in names if generator.random() < share)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.simulation.producer import claims
-from tests.simulation.producer.history import failure, of
+from tests.simulation.producer.history import SIMULATION
 
 TRIES = 2000
 LIMITS = [
@@ -19,7 +19,7 @@ LIMITS = [
 @pytest.mark.parametrize(("limit", "nothing", "first"), LIMITS)
 def test_a_known_limit_is_met_and_is_all_that_is_left_out(limit, nothing, first, monkeypatch):
     monkeypatch.setattr(claims, limit, lambda *_, **__: nothing)
-    shown = next((seed for seed in range(first, first + TRIES) if failure(of(seed))), None)
+    shown = SIMULATION.first_failing(first, TRIES)
     assert shown is not None, "nothing needs this limit any more: take it out"
     monkeypatch.undo()
-    assert failure(of(shown)) == ""
+    assert SIMULATION.failure(SIMULATION.of(shown)) == ""

@@ -13,14 +13,9 @@ from producer.items import Bookmark, Gone, Seen
 from producer.passes import Epoch
 from producer.states import OpenWatch
 from shared.events import MESSAGE_ID, EventType
-from tests.simulation.producer.history import failure, of
+from tests.simulation.producer.history import SIMULATION
 
 HISTORIES_MAX = 1000
-
-
-def died_after() -> int:
-    """Return how many histories the mutant survived, and one more; 0 when it survived them all."""
-    return next((seed + 1 for seed in range(HISTORIES_MAX) if failure(of(seed))), 0)
 
 
 def without_sequence_in_synthetic_ids(patch):
@@ -123,11 +118,15 @@ MUTANTS = [
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
-def test_the_simulation_kills_a_producer(mutant, monkeypatch):
+def test_the_simulation_kills_a_producer(mutant, monkeypatch, record_property):
     mutant(monkeypatch)
-    assert died_after() > 0
+    killed_by = SIMULATION.first_failing(0, HISTORIES_MAX)
+    assert killed_by is not None
+    record_property("figures", f"died after {killed_by + 1} histories")
 
 
 def test_R41_an_audit_finds_out_that_a_watch_drops_events(monkeypatch):
     with_a_watch_that_drops_events(monkeypatch)
-    assert any("the audit accuses the watch" in failure(of(seed)) for seed in range(HISTORIES_MAX))
+    assert any(
+        "the audit accuses the watch" in SIMULATION.failure(SIMULATION.of(seed)) for seed in range(HISTORIES_MAX)
+    )

@@ -8,6 +8,7 @@ from producer.passes import Outcome, Scope
 from producer.publisher import Message
 from shared.events import Event
 from shared.objects import Kind, ObjectKey
+from tests.simulation.histories import NOTHING
 from tests.simulation.producer import claims
 from tests.simulation.producer.broker import Broker
 from tests.simulation.producer.chance import Chance
@@ -17,7 +18,6 @@ from tests.simulation.producer.process import SUBJECTS, Process
 
 SCOPES: tuple[tuple[str, ...], ...] = ((), ("n1",), ("n2",), ("n1", "n2"), ("n2", "n3"))
 SELECTIONS: tuple[Scope, ...] = (None, frozenset(), frozenset({"n1"}), frozenset({"n1", "n2"}), frozenset({"n3"}))
-NOTHING = object()  # answered by a misfortune that found nothing to befall
 ROUND_S = 10
 ROUNDS = 300
 QUIET_ROUNDS = 9  # longer than the interval of bookmarks

@@ -5,9 +5,6 @@ import logging
 import pytest
 from msgspec.structs import replace
 
-from consumer.act import Actor
-from consumer.handle import Handler, Hooks, Sources
-from consumer.reconcile import Reconciler
 from consumer.verdict import Ack, Bury, Retry
 from consumer.work import look_later, receive
 from shared.errors import ConflictError, NotSentError, PermanentError, TransientError, UnreachableError
@@ -15,19 +12,14 @@ from shared.events import EventType
 from shared.objects import ModelCopies, ModelStatus
 from tests.unit.consumer.deliveries import CLUSTER_ID, SUBJECTS, event_work, look_work
 from tests.unit.consumer.fakes import (
-    FakeDeadLetters,
-    FakeEvents,
-    FakeKubernetes,
     FakeMessage,
-    FakeRegistries,
-    FakeRegistry,
 )
+from tests.unit.consumer.handling import LATER, World
 from tests.unit.consumer.worlds import (
     ID,
     KEY,
     MODEL,
     READY,
-    SETTINGS,
     UID,
     VERSION,
     an_object,
@@ -37,33 +29,11 @@ from tests.unit.consumer.worlds import (
 )  # fmt: skip
 
 
-class World:
-    def __init__(self):
-        self.registry = FakeRegistry()
-        self.kubernetes = FakeKubernetes()
-        self.events = FakeEvents()
-        self.dead_letters = FakeDeadLetters()
-        self.words = []
-        actor = Actor(self.kubernetes, SETTINGS, lambda _: None, lambda _: None)
-        registries = FakeRegistries(SETTINGS, only=self.registry)
-        self.reconciler = Reconciler(actor, registries, SETTINGS, lambda *_: None)
-        hooks = Hooks(lambda: 0.5, lambda: LATER, lambda _, word: self.words.append(word))
-        sources = Sources(self.events, actor.live)
-        self.handler = Handler(self.reconciler, sources, self.dead_letters, hooks)
-
-    async def handle(self, work):
-        if work.seen is not None:
-            self.kubernetes.put(work.seen.obj)
-            self.events.by_key[work.key] = work.seen
-        return await self.handler.handle(work)
-
-
 @pytest.fixture
 def world():
     return World()
 
 
-LATER = "2026-11-30T12:00:00Z"
 UNKNOWN_MODEL = an_object({MODEL: "404"}, version="20")
 
 

@@ -3,28 +3,20 @@
 import pytest
 from msgspec.structs import replace
 
-from consumer.act import Actor
-from consumer.handle import Handler, Hooks, Sources
 from consumer.notices import About, Topic
-from consumer.reconcile import Reconciler
 from consumer.work import look_later, receive
 from shared.errors import PermanentError, UnreachableError
 from shared.events import EventType
 from tests.unit.consumer.deliveries import CLUSTER_ID, SUBJECTS, event_work, look_work
 from tests.unit.consumer.fakes import (
-    FakeDeadLetters,
-    FakeEvents,
-    FakeKubernetes,
     FakeMessage,
-    FakeRegistries,
-    FakeRegistry,
 )
+from tests.unit.consumer.handling import World
 from tests.unit.consumer.worlds import (
     ID,
     KEY,
     MODEL,
     READY,
-    SETTINGS,
     UID,
     VERSION,
     an_object,
@@ -34,33 +26,6 @@ from tests.unit.consumer.worlds import (
 )  # fmt: skip
 
 ODH_MODEL = "modelregistry.opendatahub.io/registered-model-id"
-
-
-class World:
-    def __init__(self):
-        self.registry = FakeRegistry()
-        self.kubernetes = FakeKubernetes()
-        self.events = FakeEvents()
-        self.dead_letters = FakeDeadLetters()
-        self.told = []
-        actor = Actor(self.kubernetes, SETTINGS, lambda _: None, lambda _: None, self.tell)
-        registries = FakeRegistries(SETTINGS, only=self.registry)
-        reconciler = Reconciler(actor, registries, SETTINGS, lambda *_: None)
-        hooks = Hooks(lambda: 0.5, lambda: "2026-11-30T12:00:00Z", lambda *_: None, self.tell)
-        self.handler = Handler(reconciler, Sources(self.events, actor.live), self.dead_letters, hooks)
-
-    def tell(self, about, notice):
-        self.told.append((about, notice))
-
-    async def handle(self, work):
-        if work.seen is not None:
-            self.kubernetes.put(work.seen.obj)
-            self.events.by_key[work.key] = work.seen
-        return await self.handler.handle(work)
-
-    @property
-    def topics(self):
-        return [notice.topic for _, notice in self.told]
 
 
 @pytest.fixture
