@@ -22,7 +22,7 @@ OBJECTS = 1000
 CHANGES, DELETES, CREATES = 2000, 500, 140
 DEATHS = ["starting"] * 4 + ["comparing"] * 6 + ["watching"] * 10
 LAST_S = 0.4  # a life goes on for at most so long after the producer has come so far
-STRUCK_S = 0.02  # and ends so soon, at most, after a burst of changes, or the producer would mostly be idle
+STRUCK_TURNS = 100  # and ends so soon, at most, after a burst of changes, or the producer would mostly be idle
 BURSTS, BURST = 4, 33
 VERSION = "modelregistry.kubeflow.org/model-version-id"
 
@@ -94,7 +94,8 @@ async def live_and_die(producer: Role, churn: Churn, until: str, chance: random.
     for _ in range(BURSTS - 1):
         await asyncio.sleep(last_s / BURSTS)
         churn.happen(BURST)
-    await asyncio.sleep(chance.uniform(0, STRUCK_S))
+    for _ in range(chance.randrange(STRUCK_TURNS)):  # of the loop that also serves its watch: on a busy machine, too
+        await asyncio.sleep(0)
     producer.strike()
     await producer.kill()
 
