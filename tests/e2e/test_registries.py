@@ -5,15 +5,14 @@ and one that the consumer may not speak to.
 """
 
 import asyncio
-import shutil
 import ssl
-import subprocess
 from contextlib import AsyncExitStack, asynccontextmanager
 from urllib.parse import urlsplit
 
 import pytest
 
 import sandbox.registry
+from tests.certificates import self_signed
 from tests.e2e.pipeline import PREFIX, STANDARD, Pipeline, isvc
 from tests.eventually import eventually
 
@@ -27,13 +26,7 @@ MODELS = {
 
 @pytest.fixture
 def certificate(tmp_path):
-    """Return a folder with ca.pem, which is also the server's certificate, and key.pem."""
-    if shutil.which("openssl") is None:
-        pytest.skip("makes a certificate with openssl")
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key.pem"]
-    name = ["-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2", "-out", "ca.pem"]
-    subprocess.run(["openssl", "req", "-x509", *key, *name], cwd=tmp_path, check=True, capture_output=True)
-    return tmp_path
+    return self_signed(tmp_path)
 
 
 @asynccontextmanager

@@ -3,10 +3,8 @@
 import asyncio
 import contextlib
 import json
-import shutil
 import socket
 import ssl
-import subprocess
 import sys
 
 import pytest
@@ -19,6 +17,7 @@ from shared.errors import RefusedToStartError, UnreachableError
 from shared.objects import Kind, ObjectKey
 from shared.streams import ensure_consumer, ensure_streams, stream_configs, stream_names
 from shared.subjects import Subjects
+from tests.certificates import self_signed
 from tests.eventually import eventually
 
 SMALL = 64 * 1024 * 1024
@@ -285,12 +284,8 @@ async def test_credentials_are_not_sent_in_plain_text_when_tls_was_asked_for():
 
 @pytest.fixture
 def certificate(tmp_path):
-    if shutil.which("openssl") is None:
-        pytest.skip("makes certificates with openssl")
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key", "-out", "crt"]
-    name = ["-subj", "/CN=nats", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(["openssl", "req", "-x509", *key, *name], cwd=tmp_path, check=True, capture_output=True)
-    return tmp_path / "crt", tmp_path / "key"
+    folder = self_signed(tmp_path)
+    return folder / "ca.pem", folder / "key.pem"
 
 
 async def test_a_server_of_our_ca_is_talked_to_by_tls(certificate, tmp_path):

@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import ssl
-import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +18,7 @@ import yaml
 from shared.cluster import ClusterSettings, client, cluster_id, load_cluster
 from shared.errors import RefusedToStartError, SettingsError, UnauthorizedError, UnreachableError
 from shared.kubernetes_errors import raise_for, translated
+from tests.certificates import NEW_KEY, openssl
 
 NAMESPACE = {"kind": "Namespace", "metadata": {"name": "kube-system", "uid": "uid-1"}}
 
@@ -340,16 +340,16 @@ class Authority:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.ca = folder / "ca.crt"
-        self._openssl("req", "-x509", *_NEW_KEY, "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=test-ca")
+        openssl(self._folder, "req", "-x509", *NEW_KEY, "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=test-ca")
         self.sign("ip", "subjectAltName=IP:127.0.0.1")
         self.sign("name", "subjectAltName=DNS:kube.test")
         self.sign("client", "extendedKeyUsage=clientAuth")
 
     def sign(self, name: str, extension: str) -> None:
-        self._openssl("req", *_NEW_KEY, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        openssl(self._folder, "req", *NEW_KEY, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
         (self._folder / f"{name}.ext").write_text(extension)
         signing = ["-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial"]
-        self._openssl("x509", *signing, "-out", f"{name}.crt", "-extfile", f"{name}.ext", "-days", "2")
+        openssl(self._folder, "x509", *signing, "-out", f"{name}.crt", "-extfile", f"{name}.ext", "-days", "2")
 
     def server_context(self, name: str = "ip", *, ask_client: bool = False) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -362,17 +362,9 @@ class Authority:
     def data(self, file: str) -> str:
         return base64.b64encode((self._folder / file).read_bytes()).decode()
 
-    def _openssl(self, *arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=self._folder, check=True, capture_output=True)
-
-
-_NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory):
-    if shutil.which("openssl") is None:
-        pytest.skip("makes certificates with openssl")
     return Authority(tmp_path_factory.mktemp("authority"))
 
 

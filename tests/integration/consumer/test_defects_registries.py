@@ -5,9 +5,7 @@ Four registries: REGISTRY_URL's; one behind a Service with a port `http-api`; on
 """
 
 import asyncio
-import shutil
 import ssl
-import subprocess
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from urllib.parse import urlsplit
@@ -18,6 +16,7 @@ import pytest_asyncio
 import sandbox.registry
 from consumer.worker import AT_HAND_MAX
 from sandbox.faults import Fault
+from tests.certificates import self_signed
 from tests.cluster.processes import Guard
 from tests.e2e.pipeline import PREFIX, STANDARD, Pipeline, isvc
 from tests.eventually import eventually
@@ -30,17 +29,6 @@ URL, NAME, NAMESPACE = (PREFIX + key for key in ("url", "name", "namespace"))
 ADDRESS = "routing.kubeflow.org/external-address-rest"
 MODELS = [{"id": "1", "name": "fraud"}]
 VERSIONS = [{"id": number, "name": number, "registeredModelId": "1"} for number in ("101", "102")]
-
-
-def certified(directory):
-    """Make a certificate for the Service's name, and its key; return the folder."""
-    if shutil.which("openssl") is None:
-        pytest.skip("makes a certificate with openssl")
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key.pem"]
-    name = ["-subj", "/CN=x", "-addext", f"subjectAltName=DNS:secure.kubeflow.svc.{DOMAIN}"]
-    command = ["openssl", "req", "-x509", *key, *name, "-days", "2", "-out", "ca.pem"]
-    subprocess.run(command, cwd=directory, check=True, capture_output=True)
-    return directory
 
 
 class Front:
@@ -120,7 +108,7 @@ def has_version(registry, uid: str, version: str) -> bool:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared(tmp_path_factory):
-    directory, guard = certified(tmp_path_factory.mktemp("registries")), Guard()
+    directory, guard = self_signed(tmp_path_factory.mktemp("registries"), f"DNS:secure.kubeflow.svc.{DOMAIN}"), Guard()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(directory / "ca.pem", directory / "key.pem")
     environ = {

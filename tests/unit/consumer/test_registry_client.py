@@ -3,9 +3,7 @@
 import asyncio
 import logging
 import os
-import shutil
 import ssl
-import subprocess
 
 import httpx
 import pytest
@@ -29,6 +27,7 @@ from shared.errors import (
     UnauthorizedError,
     UnreachableError,
 )
+from tests.certificates import self_signed
 from tests.unit.consumer.registry_script import EMPTY_PAGE, JSON, NO_PAGE, TEXT, Script, error, ok
 
 BASE = "http://registry.example:8080"
@@ -342,13 +341,7 @@ def test_ca_file_that_is_none_is_a_settings_error(tmp_path):
 
 @pytest.fixture
 def certificate(tmp_path):
-    """Return a folder with ca.pem, which is also the server's certificate, and key.pem."""
-    if shutil.which("openssl") is None:
-        pytest.skip("makes a certificate with openssl")
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key.pem"]
-    name = ["-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2", "-out", "ca.pem"]
-    subprocess.run(["openssl", "req", "-x509", *key, *name], cwd=tmp_path, check=True, capture_output=True)
-    return tmp_path
+    return self_signed(tmp_path)
 
 
 async def test_only_the_ca_file_is_trusted(certificate):
