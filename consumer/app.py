@@ -89,13 +89,15 @@ async def run(settings: ConsumerSettings, telemetry: Telemetry) -> None:
         gauging = _task(stack, "gauges", _gauge(telemetry, connections, parts))
         telling = _task(stack, "notices", connections.notices.run())
         await _join(parts, stack)
+        reading = _task(stack, "intake", parts.intake.run())
         owning = _task(stack, "shards", parts.shards.run())
         sweeping = _task(stack, "sweep", parts.sweeper.run())
-        for task in (ticking, handling, keeping, gauging, telling, owning, sweeping):
+        running = (ticking, handling, keeping, gauging, telling, reading, owning, sweeping)
+        for task in running:
             health.watch_task(task)
         ready.set()
         logger.info("consuming", extra={"cluster": settings.naming.cluster_name, "shards": len(fence.owned)})
-        await together(connections.lost, ticking, handling, keeping, gauging, telling, owning, sweeping)
+        await together(connections.lost, *running)
 
 
 async def _join(parts: Parts, stack: AsyncExitStack) -> None:
@@ -145,7 +147,8 @@ def pull_loops(intake: Intake, connections: Connections, worker: Worker, telemet
     def loop(shard: int) -> PullLoop:
         ensure = partial(ensure_consumer, connections.broker.jetstream, connections.subjects, shard)
         durable = Durable(connections.streams.events, connections.subjects.durable(shard), ensure)
-        return PullLoop(connections.broker, durable, lambda delivery: intake.take(shard, delivery, hand_on))
+        take = partial(intake.take, shard, hand_on=hand_on)
+        return PullLoop(connections.broker, durable, take, on_death=intake.fail)
 
     return [loop(shard) for shard in range(connections.subjects.shards)]
 

@@ -87,15 +87,6 @@ class Delivery(Struct, frozen=True, eq=False):
         """Say that it is done."""
         await self._answer(b"+ACK")
 
-    async def ack_confirmed(self, timeout_s: float) -> None:
-        """Say that it is done, and wait until the broker has noted it, and every ack sent before it.
-
-        For the moment before a shard is given away: it saves the successor the redelivery. An answer also comes when
-        the message was acked before, so it proves no ownership. Raises UnreachableError when none comes in time.
-        """
-        with translated(f"acknowledging message {self.sequence} of {self.stream}"):
-            await self.client.request(self.reply, b"+ACK", timeout=timeout_s)
-
     async def in_progress(self) -> None:
         """Begin `ack_wait` anew."""
         await self._answer(b"+WPI")

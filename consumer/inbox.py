@@ -52,9 +52,8 @@ class Durable(Struct, frozen=True):
 class PullLoop:
     """Delivers the messages of one durable consumer to `on_message`, from its ack floor on, in stream order.
 
-    `on_message` runs in the connection's read path: it must return at once, and only enqueue. `on_reset` is called
-    whenever the consumer was set back, before the first message that follows: everything un-acked will be delivered
-    again, so what merely waits may be forgotten.
+    `on_message` runs in the connection's read path: it must return at once, and only enqueue. `on_death` is told of a
+    fault that has ended the loop: nobody reads the shard then.
 
     Guarantees: between two resets each message is handed over in stream order, and again only when `ack_wait` passes
     without an answer; an exception in `on_message` is logged, counted, and costs only its own message.
@@ -70,13 +69,13 @@ class PullLoop:
         durable: Durable,
         on_message: Callable[[Delivery], None],
         *,
-        on_reset: Callable[[], None] = lambda: None,
+        on_death: Callable[[BaseException], None] = lambda _: None,
         stats: InboxStats | None = None,
     ) -> None:
         self._broker = broker
         self._durable = durable
         self._on_message = on_message
-        self._on_reset = on_reset
+        self._on_death = on_death
         self._stats = stats or InboxStats()
         self._session: Session | None = None
         self._supervisor: asyncio.Task[None] | None = None
@@ -84,11 +83,6 @@ class PullLoop:
         self._seen_reconnects = -1
         self._highest = 0
         broker.on_reconnect(self._wake.set)
-
-    @property
-    def alive(self) -> bool:
-        """Whether the loop is started and its watchdog runs: for the liveness probe."""
-        return self._supervisor is not None and not self._supervisor.done()
 
     def start(self) -> None:
         """Begin, with a reset, and return at once. A broker that is away is waited for."""
@@ -111,11 +105,6 @@ class PullLoop:
             await asyncio.wait([supervisor], timeout=self._durable.pull.tick_s)
         await self._close_session()
         await self.flush()
-
-    async def restart(self) -> None:
-        """Stop and reset: as at a takeover."""
-        await self.stop()
-        self.start()
 
     async def _supervise(self) -> None:
         while True:
@@ -150,7 +139,6 @@ class PullLoop:
         with translated(f"resetting the consumer {durable.name} of {durable.stream}"):
             await self._broker.jetstream.reset_consumer(durable.stream, durable.name, timeout=_REQUEST_TIMEOUT_S)
         self._stats.resets += 1
-        self._on_reset()
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{durable.stream}.{durable.name}"
         session = Session(self._broker.client, subject, durable.pull, self._deliver, self._stats)
         self._session = session
@@ -229,8 +217,9 @@ class PullLoop:
         return int(self._broker.client.stats["reconnects"])
 
     def _report_death(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("the pull loop died", extra={"consumer": self._durable.name}, exc_info=task.exception())
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            logger.error("the pull loop died", extra={"consumer": self._durable.name}, exc_info=fault)
+            self._on_death(fault)
 
 
 async def _both_ways_twice(broker: Broker) -> None:

@@ -51,6 +51,19 @@ class Intake:
         self._open: dict[int, Term] = {}
         self._locks = [asyncio.Lock() for _ in range(fence.shards)]  # starts and stops of a feed, one after the other
         self._steps: set[asyncio.Task[None]] = set()
+        self._fault: BaseException | None = None
+        self._failed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Wait for a fault, and raise it: a shard that is ours and not read would look well, and starve."""
+        await self._failed.wait()
+        assert self._fault is not None, "that is what failed"
+        raise self._fault
+
+    def fail(self, fault: BaseException) -> None:
+        """Let the process end with this: whoever takes the shard over reads it."""
+        self._fault = self._fault or fault
+        self._failed.set()
 
     def connect(self, feeds: Sequence[Feed]) -> None:
         assert len(feeds) == self._fence.shards, "one feed for each shard"
@@ -110,8 +123,8 @@ class Intake:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._steps.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("a shard's feed could not be switched", exc_info=task.exception())
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self.fail(fault)
 
 
 class Once:

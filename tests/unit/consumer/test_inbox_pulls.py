@@ -297,11 +297,11 @@ async def test_a_start_without_a_connection_waits_for_it(pull_loop, broker, stat
 async def test_a_failed_reset_is_tried_again_until_it_succeeds(pull_loop, broker, stats):
     await first_pull(pull_loop, broker)
     broker.reset_errors = [nats.errors.TimeoutError(), nats.js.errors.ServiceUnavailableError()]
-    await pull_loop.restart()
+    await pull_loop.stop()
+    pull_loop.start()
     await asyncio.sleep(0.8)
     assert stats.failed_resets == 2
     assert stats.resets == 2
-    assert pull_loop.alive
 
 
 async def test_a_pull_that_cannot_be_sent_is_sent_when_silence_follows(pull_loop, broker):
@@ -340,26 +340,29 @@ async def test_a_stopped_loop_takes_nothing_more(pull_loop, broker, taken):
     await late(SimpleNamespace(reply="$JS.ACK.S.C.1.1.1.1.0", subject="x", headers=None, data=b""))
     assert taken == []
     assert broker.subscriptions == {}
-    assert not pull_loop.alive
 
 
 async def test_a_message_seen_before_counts_as_redelivered_although_the_server_counts_anew(pull_loop, broker, stats):
     await first_pull(pull_loop, broker)
     for sequence in (1, 2):
         await broker.delivers(sequence)
-    await pull_loop.restart()
+    await pull_loop.stop()
+    pull_loop.start()
     await asyncio.sleep(0.01)
     for sequence in (1, 2, 3):
         await broker.delivers(sequence)
     assert (stats.delivered, stats.redelivered) == (5, 2)
 
 
-async def test_waiting_work_may_be_forgotten_before_it_comes_again(broker):
-    said = []
-    loop = PullLoop(
-        broker, Durable("S", "C", broker.ensure), said.append, on_reset=lambda: said.append(len(broker.subscriptions))
-    )
+async def test_a_fault_that_ends_the_loop_is_told(broker, caplog):
+    async def ensure():
+        raise ZeroDivisionError
+
+    broker.consumer_exists = False
+    deaths = []
+    loop = PullLoop(broker, Durable("S", "C", ensure), deaths.append, on_death=deaths.append)
     loop.start()
     await asyncio.sleep(0.01)
-    assert said == [0]  # no inbox was open when it was told
+    assert [type(death) for death in deaths] == [ZeroDivisionError]
+    assert "the pull loop died" in caplog.text
     await loop.stop()

@@ -101,6 +101,22 @@ async def test_a_term_begins_with_learning_and_then_its_feed(intake, fence, log,
     assert taken(intake, 3, FakeMessage(7)) == [7]
 
 
+async def test_a_feed_that_cannot_be_started_ends_the_process(intake, fence, log):
+    term = own(fence, 3)
+    intake.begin(term)
+    await eventually(lambda: log)
+    intake.begin(term)  # it runs already
+    with pytest.raises(AssertionError):
+        await intake.run()
+
+
+async def test_the_first_fault_is_the_one_that_ends_the_process(intake):
+    for fault in (ZeroDivisionError(), KeyError()):
+        intake.fail(fault)
+    with pytest.raises(ZeroDivisionError):
+        await intake.run()
+
+
 async def test_an_orderly_end_takes_no_more_finishes_and_sends_every_ack(intake, fence, log):
     term = own(fence, 3)
     intake.begin(term)
