@@ -5,6 +5,7 @@ import pytest
 from producer.settings import ProducerSettings
 from sandbox import cluster as sandbox_cluster
 from sandbox.broker import NatsOptions, NatsServer
+from sandbox.cluster.watch import WatchSettings
 from shared.broker import BrokerSettings
 from shared.cluster import ClusterSettings
 from shared.health import HealthSettings
@@ -21,7 +22,9 @@ async def broker_server(tmp_path):
 
 @pytest.fixture
 async def world(tmp_path, broker_server):
-    async with sandbox_cluster.serve() as cluster:
+    # An audit waits for the next bookmark.
+    bookmarking = sandbox_cluster.Settings(watching=WatchSettings(bookmark_interval_s=1.0))
+    async with sandbox_cluster.serve(bookmarking) as cluster:
         kubeconfig = cluster.write_kubeconfig(tmp_path / "kubeconfig")
         settings = ProducerSettings(
             naming=NamingSettings(cluster_name="test"),

@@ -193,6 +193,19 @@ async def _models_are(world, name, models):
     return (await world.events(name))[-1].models == models
 
 
+async def test_R26_R41_while_something_is_out_of_the_selection_each_audit_is_followed_by_a_pass(world):
+    world.cluster.create(isvc("a"))
+    label(world, "a", team="fraud")
+    async with producing(world, object_selector="team=fraud"):
+        pass
+    label(world, "a", team="other")
+    world.settings = msgspec.structs.replace(world.settings, audit_interval_s=1)
+    async with world.producing():
+        assert await told(world) == {"ns/a": "created"}
+        world.cluster.delete("InferenceService", "ns", "a")  # the watch does not tell
+        await says(world, {"ns/a": "deleted"})
+
+
 async def test_R26_while_it_cannot_be_asked_for_nothing_is_concluded(world, caplog):
     world.cluster.create(isvc("a"))
     label(world, "a", team="fraud")
