@@ -16,6 +16,7 @@ COPY shared/ shared/
 COPY producer/ producer/
 COPY consumer/ consumer/
 COPY sandbox/ sandbox/
+COPY replay/ replay/
 COPY cli/ cli/
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /opt/build/wheel . \
  && /opt/isvc-sync/bin/pip install --no-deps --no-index /opt/build/wheel/*.whl

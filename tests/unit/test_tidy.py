@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("shared", "producer", "consumer", "sandbox", "cli")
+PACKAGES = ("shared", "producer", "consumer", "sandbox", "replay", "cli")
 FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 LINES_MAX = 300
 FUNCTION_LINES_MAX = 40
