@@ -392,7 +392,7 @@ async def test_ctrl_c_ends_the_command_in_one_sentence(environ):
         )
         await eventually(lambda: connections, "the command waits for a greeting")
         process.send_signal(signal.SIGINT)
-        out, said = await asyncio.wait_for(process.communicate(), 5)
+        out, said = await asyncio.wait_for(process.communicate(), 60)
         for each in connections:
             each.close()
     assert (process.returncode, out, said) == (130, b"", b"isvc-sync release: interrupted.\n")
