@@ -29,6 +29,7 @@ MODEL, VERSION, ID = (PREFIX + name for name in ("registered-model-id", "model-v
 UID = "5a1e"
 KEY = ObjectKey(Kind.ISVC, "team-a", "iris")
 BORN, SEEN = "2026-11-30T10:00:00Z", "2026-11-30T10:00:05Z"
+PREDECESSORS = Record("7", f"iris/{UID}", "", "3", "1", "11", "sk", True, {"url": string_property("http://old")})
 
 SETTINGS = PlanSettings(
     us=Identity("prod-a", "c-1"),
