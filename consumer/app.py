@@ -120,7 +120,7 @@ def assemble(settings: ConsumerSettings, telemetry: Telemetry, fence: Fence, con
     shards = Shards(fence, leases, me, lease_s, _shard_hooks(telemetry, fence, connections))
     worker = Worker(WorkQueue(deciding.prefix), Custody(fence, Suspects(fence, shards)))
     intake = Intake(fence, worker, Once(connections.dead_letters.load), DRAIN_S)
-    intake.connect(pull_loops(intake, connections, worker, telemetry))
+    intake.connect(pull_loops(intake, connections, worker, telemetry, fence))
     tell = connections.notices.tell
     actor = Actor(connections.kubernetes, deciding, fence.check, partial(_count_write_back, telemetry), tell)
     reconciler = Reconciler(actor, connections.registries, deciding, worker.look_again)
@@ -132,8 +132,10 @@ def assemble(settings: ConsumerSettings, telemetry: Telemetry, fence: Fence, con
     return Parts(leases, shards, intake, worker, reconciler, handle, sweeper(connections, telemetry, charge))
 
 
-def pull_loops(intake: Intake, connections: Connections, worker: Worker, telemetry: Telemetry) -> list[PullLoop]:
-    """Return the pull loop of each shard; they feed the worker."""
+def pull_loops(
+    intake: Intake, connections: Connections, worker: Worker, telemetry: Telemetry, fence: Fence
+) -> list[PullLoop]:
+    """Return the pull loop of each shard; they feed the worker while the fence lets them."""
     burials: set[asyncio.Task[None]] = set()
 
     def hand_on(message: Held) -> None:
@@ -146,7 +148,8 @@ def pull_loops(intake: Intake, connections: Connections, worker: Worker, telemet
 
     def loop(shard: int) -> PullLoop:
         ensure = partial(ensure_consumer, connections.broker.jetstream, connections.subjects, shard)
-        durable = Durable(connections.streams.events, connections.subjects.durable(shard), ensure)
+        name = connections.subjects.durable(shard)
+        durable = Durable(connections.streams.events, name, ensure, left_s=partial(fence.left_s, shard))
         take = partial(intake.take, shard, hand_on=hand_on)
         return PullLoop(connections.broker, durable, take, on_death=intake.fail)
 

@@ -76,6 +76,11 @@ class Fence:
         """Whether an effect on the shard may begin at this moment."""
         return self.holds(self._terms.get(shard))
 
+    def left_s(self, shard: int) -> float:
+        """Return for how many seconds the shard will be ours if nothing is renewed; 0.0 where it is not."""
+        term = self._terms.get(shard)
+        return 0.0 if term is None else max(0.0, term.valid_until - self.clock())
+
     def term(self, shard: int) -> Term | None:
         return self._terms.get(shard)
 

@@ -16,6 +16,7 @@ Protocol of the reset: ADR-60 of the NATS architecture decisions; pulls are in `
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -25,7 +26,7 @@ from msgspec import Struct
 from nats.aio.msg import Msg
 
 from consumer.delivery import Delivery, parse_reply
-from consumer.pulls import InboxStats, PullSettings, Session
+from consumer.pulls import InboxStats, PullSettings, Session, Source
 from shared.broker import Broker
 from shared.broker_errors import translated
 from shared.errors import IsvcSyncError
@@ -40,13 +41,25 @@ _RETRY_S: Final = 0.25  # after a failed reset, doubled up to the next
 _LONGEST_RETRY_S: Final = 5.0
 
 
+def _for_good() -> float:
+    return math.inf
+
+
 class Durable(Struct, frozen=True):
-    """The consumer to pull from, and how; `ensure` creates it when it is absent."""
+    """The consumer to pull from, and how; `ensure` creates it when it is absent.
+
+    `left_s`: for how many seconds it will be ours, asked right before each pull and each reset.
+    """
 
     stream: str
     name: str
     ensure: Callable[[], Awaitable[object]]
     pull: PullSettings = PullSettings()
+    left_s: Callable[[], float] = _for_good
+
+    @property
+    def source(self) -> Source:
+        return Source(f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self.name}", self.pull, self.left_s)
 
 
 class PullLoop:
@@ -131,7 +144,8 @@ class PullLoop:
         ack_wait. It reads our unsubscription before the reset, as both travel on one connection.
         """
         await self._close_session()
-        while not self._broker.client.is_connected:
+        source = self._durable.source
+        while not (self._broker.client.is_connected and source.permitted):
             await self._tick()
         self._seen_reconnects = self._reconnects()
         await self._recreate_if_gone()  # first: the server leaves the reset of a consumer that is gone unanswered
@@ -139,8 +153,7 @@ class PullLoop:
         with translated(f"resetting the consumer {durable.name} of {durable.stream}"):
             await self._broker.jetstream.reset_consumer(durable.stream, durable.name, timeout=_REQUEST_TIMEOUT_S)
         self._stats.resets += 1
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{durable.stream}.{durable.name}"
-        session = Session(self._broker.client, subject, durable.pull, self._deliver, self._stats)
+        session = Session(self._broker.client, source, self._deliver, self._stats)
         self._session = session
         with translated(f"pulling from {self._durable.name}"):
             await session.open()

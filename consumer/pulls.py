@@ -31,8 +31,8 @@ _NANOSECONDS: Final = 1_000_000_000
 class PullSettings(Struct, frozen=True):
     """How to pull. The defaults are measured: larger batches gain little and only hold more in flight.
 
-    `expires_s` must be shorter than the lease of a shard: the pulls of a paused owner are then dead before its
-    successor resets the consumer.
+    `expires_s` must be well below the fence of a shard: a pull leaves only if it ends before that, so that the pulls of
+    a paused owner are dead before its successor resets the consumer.
     """
 
     batch: int = 256
@@ -47,6 +47,23 @@ class PullSettings(Struct, frozen=True):
     @property
     def tick_s(self) -> float:
         return self.heartbeat_s / 4
+
+
+class Source(Struct, frozen=True):
+    """What to pull from: `subject` takes the pull requests. `left_s`: for how many seconds it will be ours.
+
+    No pull leaves that could outlast that. A process that was paused wakes up with a pull that was due long ago: it
+    would take what its successor's reset brings again, and the successor would meet newer messages first.
+    """
+
+    subject: str
+    settings: PullSettings
+    left_s: Callable[[], float]
+
+    @property
+    def permitted(self) -> bool:
+        """Whether a pull may leave now."""
+        return self.left_s() >= self.settings.expires_s
 
 
 class InboxStats(Struct):
@@ -115,21 +132,18 @@ class Credit:
 
 
 class Session:
-    """One inbox and its pulls, sent to `subject`, from one reset of the consumer to the next.
+    """One inbox and its pulls, from one reset of the consumer to the next.
 
     `refused` is set when a pull was refused: no further one leaves until `pull_anew`.
     """
 
-    def __init__(
-        self, client: Client, subject: str, settings: PullSettings, take: Callable[[Msg], None], stats: InboxStats
-    ) -> None:
+    def __init__(self, client: Client, source: Source, take: Callable[[Msg], None], stats: InboxStats) -> None:
         self._client = client
-        self._subject = subject
+        self._source = source
         self._inbox = client.new_inbox()
-        self._settings = settings
         self._take = take
         self._stats = stats
-        self._credit = Credit(settings.batch)
+        self._credit = Credit(source.settings.batch)
         self._subscription: Subscription | None = None
         self._closed = False
         self.arrived_at = 0.0
@@ -189,16 +203,20 @@ class Session:
             self.refused = True  # the watchdog pulls again, after a pause
 
     async def _pull(self) -> None:
+        if not self._source.permitted:
+            self._credit.forget()
+            return
         count = self._credit.take()
         if count <= 0:
             return
+        settings = self._source.settings
         body = {
             "batch": count,
-            "expires": int(self._settings.expires_s * _NANOSECONDS),
-            "idle_heartbeat": int(self._settings.heartbeat_s * _NANOSECONDS),
+            "expires": int(settings.expires_s * _NANOSECONDS),
+            "idle_heartbeat": int(settings.heartbeat_s * _NANOSECONDS),
         }
         try:
-            await self._client.publish(self._subject, msgspec.json.encode(body), reply=self._inbox)
+            await self._client.publish(self._source.subject, msgspec.json.encode(body), reply=self._inbox)
         except nats.errors.Error as error:
             # Buffer full while reconnecting, or closing. Silence follows, and the watchdog asks again.
             self._credit.forget()

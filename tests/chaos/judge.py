@@ -19,12 +19,13 @@ Obj = Mapping[str, Any]
 
 
 class Told(Struct, frozen=True):
-    """An event that the stream holds: whose, and which labels it shows."""
+    """An event that the stream holds: whose, and which labels it shows. `key` is its object's."""
 
     uid: str
     resource_version: int
     model: str
     version: str
+    key: str = ""
 
 
 class Effect(Struct, frozen=True):
@@ -128,12 +129,15 @@ def environment_findings(environments: Sequence[Obj], namespaces: Iterable[str])
     return [] if names == sorted(namespaces) else [f"the serving environments are {names}"]
 
 
-def history_findings(told: Iterable[Told], records: Iterable[Obj]) -> list[str]:
-    """Nothing that the stream tells is unrecorded: each model that a uid carried, and each of its versions."""
+def history_findings(told: Iterable[Told], records: Iterable[Obj], buried: frozenset[str] = frozenset()) -> list[str]:
+    """Nothing that the stream tells is unrecorded: each model that a uid carried, and each of its versions.
+
+    But of those objects of which a message was `buried` unhandled: it was to tell what it had passed over, too.
+    """
     by_deployment = {(_stamp(record).get("uid"), record["registeredModelId"]): record for record in records}
     versions: dict[tuple[str, str], set[str]] = defaultdict(set)
     for each in told:
-        if each.model:
+        if each.model and each.key not in buried:
             versions[each.uid, each.model].add(each.version)
     found = []
     for (uid, model), shown in sorted(versions.items()):

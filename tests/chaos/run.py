@@ -130,7 +130,7 @@ def _look_back(world: World, seen: Aftermath, strikes: tuple[Strike, ...]) -> li
     """What was wrong on the way, and what has not happened at all."""
     return [
         *seen.dead_letters,
-        *judge.history_findings(seen.told, world.sandbox.registry.records("inference_services")),
+        *judge.history_findings(seen.told, world.sandbox.registry.records("inference_services"), world.buried()),
         *judge.fence_findings(seen.effects, seen.leases),
         *world.faults_of_our_own(),
         *judge.absent_faults(planned(strikes), world.struck, world.sandbox.registry.faults.injected),
@@ -146,6 +146,6 @@ def _figures(world: World, traffic: Traffic, seen: Aftermath) -> str:
         f"{writes['create']} records, {writes['update']} updates, {writes['older']} older over newer, "
         f"{writes['idle']} idle; {len(seen.effects)} effects by {len(pods)} consumers, "
         f"{judge.caught(seen.effects, seen.leases)} caught by a pause; "
-        f"{seen.looks} looks of the sweep; {faults}; "
+        f"{len(world.buried())} buried after three deaths; {seen.looks} looks of the sweep; {faults}; "
         f"registry: {injected['error']} errors, {injected['lost_reply']} lost replies, {injected['outage']} refused"
     )

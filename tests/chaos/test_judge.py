@@ -153,6 +153,12 @@ def test_what_the_stream_tells_and_no_record_says_is_named(told, named):
     assert (named in found[0]) if named else found == []
 
 
+def test_of_an_object_whose_message_was_buried_unhandled_no_history_is_asked():
+    told = [Told(UID, 49, "1", "100", "isvc/team-a/iris")]
+    assert history_findings(told, [RIGHT.record], frozenset({"isvc/team-a/iris"})) == []
+    assert history_findings(told, [RIGHT.record], frozenset({"isvc/team-a/wine"})) != []
+
+
 def effect(at: float, pod: str = "pod-0", shard: int | None = 3, pause_s: float = 0.0) -> Effect:
     return Effect(asked_at=at, sent_at=at + pause_s, pod=pod, shard=shard, what="PATCH /x")
 

@@ -112,7 +112,8 @@ async def dead_letters(url: str) -> list[str]:
 def _told(message: Msg) -> Told:
     event = decode(message.headers)
     labels = json.loads(message.data)["metadata"].get("labels", {})
-    return Told(event.uid, int(event.resource_version), labels.get(MODEL, ""), labels.get(VERSION, ""))
+    model, version = labels.get(MODEL, ""), labels.get(VERSION, "")
+    return Told(event.uid, int(event.resource_version), model, version, str(event.key))
 
 
 async def _read(url: str, stream: str, subject: str) -> list[Msg]:

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import math
 from contextlib import asynccontextmanager
 from functools import partial
 
+import msgspec
 import nats
 import pytest
 from nats.js.api import AckPolicy, ConsumerConfig
@@ -303,6 +305,30 @@ async def test_a_restart_at_any_moment_loses_nothing(pull_loop, broker, taken, s
     await eventually(lambda: set(sequences(taken)) == set(range(1, 21)))
     assert broker.client.stats["reconnects"] == 0
     assert await broker.round_trip()
+
+
+async def test_a_former_owner_takes_nothing_of_what_the_reset_of_its_successor_brings_again(broker, durable, taken):
+    """Else the successor meets newer messages first, and takes the older ones for old news when they come."""
+    left_s, former = [math.inf], []
+    loop = PullLoop(broker, msgspec.structs.replace(durable, left_s=lambda: left_s[0]), former.append)
+    loop.start()
+    await publish(broker, b"one", b"two")
+    await eventually(lambda: len(former) == 2)
+    left_s[0] = 0.0  # as a process finds it that wakes up; nobody has told its loop yet
+    await eventually(partial(no_pull_waits, broker, durable.name), "the last pull of the former owner has ended")
+    successor = PullLoop(broker, durable, taken.append)
+    successor.start()
+    await eventually(lambda: len(taken) == 2)
+    await publish(broker, *(str(number).encode() for number in range(3, 51)))
+    await eventually(lambda: len(taken) == 50)
+    assert sequences(taken) == list(range(1, 51))
+    assert sequences(former) == [1, 2]
+    await loop.stop()
+    await successor.stop()
+
+
+async def no_pull_waits(broker, name):
+    return (await broker.jetstream.consumer_info(STREAM, name)).num_waiting == 0
 
 
 async def test_the_late_ack_of_a_former_owner_settles_the_message_and_nothing_else(broker, durable, taken):

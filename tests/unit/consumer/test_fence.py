@@ -58,6 +58,17 @@ def test_a_term_runs_out_by_itself(fence, term, clock):
     assert not fence.owns(SHARD)
 
 
+def test_a_shard_is_ours_for_as_long_as_its_term_lasts(fence, term, clock):
+    clock.now = 107.5
+    assert fence.left_s(SHARD) == 0.5
+    clock.now = 109.0
+    assert fence.left_s(SHARD) == 0.0
+
+
+def test_a_shard_that_is_not_ours_is_ours_for_no_time(fence, term):
+    assert fence.left_s((SHARD + 1) % SHARDS) == 0.0
+
+
 def test_another_shard_is_another_matter(fence, term):
     assert not fence.owns((SHARD + 1) % SHARDS)
 
