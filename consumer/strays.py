@@ -5,7 +5,8 @@ another uid by now. Or in a registry that is not the object's any more, and whic
 both (`sweep.py`), and asks the shard's owner by a look.
 
 Nothing is believed of what the look says but where to look: the object is read from the API server, the record from its
-registry. Only a record that names our cluster is touched.
+registry. Only a record that names our cluster is touched; or a predecessor's, which names none, when its object is gone
+and the look says that a person has chosen it.
 """
 
 import logging
@@ -20,6 +21,7 @@ from consumer.looks import RecordRef
 from consumer.lookup import Lookup
 from consumer.observation import Observation, want
 from consumer.plan import ELSEWHERE, FORGOTTEN, PlanSettings, leave
+from consumer.predecessors import is_unclaimed
 from consumer.records import Record
 from shared.errors import PermanentError
 from shared.objects import Metadata, ObjectKey, ReducedObject
@@ -83,8 +85,8 @@ class Strays:
             logger.warning("a look names a registry that is not allowed", extra={"object": str(seen.key)})
             return False
         record = (await lookup.records(seen, (ref.model,))).get(ref.model)
-        if record is None or record.stamp is None:  # one that names another cluster is left alone by `leave`
-            return False
+        if record is None or not (record.stamp or (ref.unclaimed and _is_orphan(record, seen))):
+            return False  # one that names another cluster is left alone by `leave`
         labelled = want(seen, self._settings.prefix).model is not None
         why = FORGOTTEN if ref.registry == home or not labelled else ELSEWHERE
         actions = leave(_as_new(seen, record), {ref.model: record}, self._settings, why)
@@ -97,10 +99,16 @@ def _unheard_of(key: ObjectKey, uid: str, now: str) -> Observation:
     return Observation(key, uid, _NO_STATE, "", (), now, obj)
 
 
+def _is_orphan(record: Record, seen: Observation) -> bool:
+    """Whether a record is a predecessor's, says DEPLOYED, and its object is gone."""
+    return is_unclaimed(record) and record.deployed is True and not seen.lives
+
+
 def _as_new(seen: Observation, record: Record) -> Observation:
     """Return what was just seen, as fresh as what the record says at least: nothing is newer than now."""
     stamp = record.stamp
-    assert stamp is not None, "only a record with our property is closed here"
+    if stamp is None:
+        return seen
     seen = replace(seen, digest=seen.digest or stamp.digest)
     if compare(seen.freshness, stamp.freshness) is not Order.OLDER:
         return seen

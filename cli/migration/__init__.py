@@ -1,0 +1,1 @@
+"""`isvc-sync adopt` and `leave`: coming from another controller, and going."""

@@ -1,0 +1,130 @@
+"""`isvc-sync leave` as a process: whose ids it takes off, and when it does not."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.pipeline import ID, STANDARD, Pipeline, isvc
+from tests.e2e.sweeps import deployed
+from tests.e2e.test_drift import command, typed
+from tests.eventually import eventually
+
+SERVING = {
+    "url": "http://iris.example",
+    "deploymentMode": "Standard",
+    "conditions": [
+        {"type": "Ready", "status": "True"},
+        {"type": "PredictorReady", "status": "True", "reason": "NewReplicaSetAvailable"},
+    ],
+    "modelStatus": {"states": {"activeModelState": "Loaded"}, "copies": {"totalCopies": 2}},
+}
+STOPPED = {"deploymentMode": "Standard", "conditions": [{"type": "Stopped", "status": "True"}]}
+CHANGES = ("labels", "resourceVersion", "managedFields")
+
+
+@pytest.fixture
+async def pipeline(tmp_path, guard):
+    async with Pipeline(tmp_path, guard) as running:
+        yield running
+
+
+async def labelled(pipeline: Pipeline, *states: dict) -> list[str]:
+    """Return objects that carry their record's id, each with such a status."""
+    names = await deployed(pipeline, len(states))
+    for name, status in zip(names, states, strict=True):
+        pipeline.cluster.patch("InferenceService", tuple(name.split("/")), {"status": status}, part="status")
+    await pipeline.settled()
+    return names
+
+
+def untouched(obj: dict) -> dict:
+    """Return what leaving must not change."""
+    metadata = {key: value for key, value in obj["metadata"].items() if key not in CHANGES}
+    labels = {key: value for key, value in obj["metadata"]["labels"].items() if key != ID}
+    return obj | {"metadata": metadata | {"labels": labels}}
+
+
+async def test_free_ids_go_others_stay_until_pods_may_restart_and_nothing_else_is_touched(pipeline):
+    idle, serving = await labelled(pipeline, STOPPED, SERVING)
+    pipeline.cluster.create(isvc("team-a/stranger", annotations=STANDARD, labels={ID: "999"}))
+    names = (idle, serving, "team-a/stranger")
+    before = [untouched(pipeline.object(name)) for name in names]
+    records = pipeline.records()
+    await pipeline.consumer.stop()
+
+    done = await command(pipeline, "leave", "--yes")
+    assert (done.code, pipeline.id_label(idle)) == (1, None)
+    assert pipeline.id_label(serving) is not None
+    [row] = [line for line in done.out.splitlines() if serving in line]
+    assert row.endswith("its serving pods (2 of the predictor)")
+
+    done = await command(pipeline, "leave", "--yes", "--restart-pods")
+    assert (done.code, pipeline.id_label(serving), pipeline.id_label("team-a/stranger")) == (0, None, "999")
+    assert "1 id no record of ours vouches for: left alone." in done.out
+    assert [untouched(pipeline.object(name)) for name in names] == before
+    assert pipeline.records() == records
+
+
+async def test_while_consumers_run_that_would_write_it_again_it_refuses(pipeline):
+    [name] = await labelled(pipeline, STOPPED)
+    done = await command(pipeline, "leave", "--yes")
+    assert (done.code, pipeline.id_label(name) is not None) == (2, True)
+    assert "consumers run (consumer-0)" in done.err
+    assert "WRITE_BACK=off" in done.err
+    shown = await command(pipeline, "leave", "--dry-run", "-o", "json")
+    found = json.loads(shown.out)
+    assert (shown.code, found["consumers"], [each["fate"] for each in found["ids"]]) == (1, ["consumer-0"], ["remove"])
+
+
+async def test_a_consumer_that_writes_ids_in_spite_of_what_was_said_is_found_out(pipeline):
+    """The object is idle: the consumer, whose setting is another one, may write it at once."""
+    [name] = await labelled(pipeline, STOPPED)
+    done = await command(pipeline, "leave", "--yes", WRITE_BACK="off")
+    assert (done.code, "a consumer runs without WRITE_BACK=off" in done.err) == (1, True)
+    await eventually(lambda: pipeline.id_label(name) is not None)
+
+
+async def test_it_shows_the_plan_asks_and_is_told_no(pipeline):
+    [name] = await labelled(pipeline, STOPPED)
+    await pipeline.consumer.stop()
+    done = await typed(pipeline, "n", "leave")
+    assert (done.code, "Remove 1 id? [y/N]:" in done.out, "nothing was removed" in done.out) == (1, True, True)
+    refused = await command(pipeline, "leave")
+    assert (refused.code, "add --yes" in refused.err) == (2, True)
+    assert pipeline.id_label(name) is not None
+
+
+async def test_where_the_broker_is_gone_already_a_person_must_say_that_no_consumer_runs(pipeline):
+    [name] = await labelled(pipeline, STOPPED)
+    await pipeline.consumer.stop()
+    nowhere = {"NATS_URL": "nats://127.0.0.1:1"}
+    refused = await command(pipeline, "leave", "--yes", **nowhere)
+    assert (refused.code, "--consumers-stopped" in refused.err) == (3, True)
+    done = await command(pipeline, "leave", "--yes", "--consumers-stopped", **nowhere)
+    assert (done.code, pipeline.id_label(name)) == (0, None)
+
+
+async def test_while_the_registry_is_away_nobody_knows_whose_an_id_is(pipeline):
+    [name] = await labelled(pipeline, STOPPED)
+    await pipeline.consumer.stop()
+    pipeline.registry.switch(database="stopped")
+    done = await command(pipeline, "leave", "--yes")
+    assert (done.code, "Not read: " in done.out, pipeline.id_label(name) is not None) == (3, True, True)
+
+
+async def test_options_that_contradict_are_one_sentence(pipeline):
+    done = await command(pipeline, "leave", "--dry-run", "--yes")
+    assert (done.code, done.err) == (2, "isvc-sync leave: give --dry-run or --yes, not both.\n")
+
+
+async def test_the_commands_of_the_page_do_what_it_says(pipeline):
+    """In its order; with `--yes`, as nobody can be asked here."""
+    page = (Path(__file__).parents[2] / "docs" / "adoption.md").read_text()
+    shown = [line for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]
+    commands = [line.split()[1:] for line in shown if line.startswith("isvc-sync leave")]
+    await labelled(pipeline, STOPPED, SERVING)
+    await pipeline.consumer.stop()
+    codes = [(await command(pipeline, *each, *([] if "--dry-run" in each else ["--yes"]))).code for each in commands]
+    assert codes == [1, 1, 0]
