@@ -1,9 +1,9 @@
-# One entry for people and CI: CI runs `make check test test-cluster` and nothing else.
+# One entry for people and CI: CI runs `make check test test-browser test-cluster` and nothing else.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help venv check format test test-cluster simulate simulate-consumer chaos bench demo lock clean
+.PHONY: help venv check format test test-cluster test-browser simulate simulate-consumer chaos bench demo lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ format: venv ## rewrite the sources in the house format
 test: venv ## all tests that need no cluster
 	$(BIN)/pytest -n 2 --dist loadfile
 
+test-browser: venv ## the timeline's page in a real headless browser (needs chromium)
+	$(BIN)/pytest -m browser tests/browser
+
 simulate: venv ## random histories of the producer: SEED=0 HISTORIES=10000
 	$(BIN)/python -m tests.simulation.producer $(or $(SEED),0) $(or $(HISTORIES),10000)
 
@@ -41,10 +44,12 @@ simulate-consumer: venv ## random histories of the consumer: SEED=0 HISTORIES=10
 chaos: venv ## everything fails at once: SEED=1 DURATION_S=40 NODES=1 (or 3)
 	$(BIN)/python -m tests.chaos $(or $(SEED),1) $(or $(DURATION_S),40) --nodes $(or $(NODES),1)
 
-bench: venv ## measure: 100,000 objects in memory, the start with 10,000, a sweep of 10,000 (ten minutes)
+bench: venv ## measure: 100,000 objects in memory, a start with 10,000, a sweep, latency, a replay (a quarter of an hour)
 	$(BIN)/python -m bench.producer_scale
 	$(BIN)/python -m bench.producer_start
 	$(BIN)/python -m bench.sweep
+	$(BIN)/python -m bench.latency
+	$(BIN)/python -m bench.replay_plan
 
 demo: venv ## show the whole pipeline at work on this machine, and check the result
 	$(BIN)/isvc-sync demo

@@ -1,10 +1,10 @@
-"""The producer as a process of its own, and what it takes: resident memory and processor time, from /proc (Linux)."""
+"""A daemon as a process of its own, and what it takes: resident memory and processor time, from /proc (Linux)."""
 
 import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -54,18 +54,23 @@ class Process:
     def require_alive(self) -> None:
         if self._process.returncode is not None:
             last = " / ".join(self._log.read_text().splitlines()[-3:])
-            raise RuntimeError(f"the producer ended with {self._process.returncode}: {last}")
+            raise RuntimeError(f"the {self._log.stem} ended with {self._process.returncode}: {last}")
+
+
+def producer(directory: Path, environ: Mapping[str, str]) -> AbstractAsyncContextManager[Process]:
+    """Run `python -m producer`; see `daemon`."""
+    return daemon("producer", directory, environ)
 
 
 @asynccontextmanager
-async def producer(directory: Path, environ: Mapping[str, str]) -> AsyncIterator[Process]:
-    """Run `python -m producer` with these variables and no others of ours; its log is in `directory`."""
-    log = directory / "producer.log"
+async def daemon(module: str, directory: Path, environ: Mapping[str, str]) -> AsyncIterator[Process]:
+    """Run `python -m <module>` with these variables and no others of ours; its log is in `directory`."""
+    log = directory / f"{module}.log"
     own = {name: value for name, value in os.environ.items() if name in {"PATH", "PYTHONPATH", "HOME"}}
     own |= {name: value for name, value in os.environ.items() if name.startswith(("MALLOC_", "PYTHON", "GLIBC_"))}
     with log.open("wb") as file:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "producer", env={**own, **environ}, stdout=file, stderr=file
+            sys.executable, "-m", module, env={**own, **environ}, stdout=file, stderr=file
         )
     try:
         yield Process(process, log)

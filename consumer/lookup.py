@@ -12,6 +12,7 @@ from consumer.plan import Facts, PlanSettings, Questions, environment_name
 from consumer.records import Record, base_name, external_id
 
 CHECKED_FOR_S: Final = 60.0  # how long a model or version that was found counts as there
+_NOTHING: Final = Questions()
 
 
 class Lookup:
@@ -42,6 +43,8 @@ class Lookup:
 
     async def facts(self, questions: Questions) -> Facts:
         """Answer the questions; what was found to exist is remembered for a minute, what was not is asked again."""
+        if questions == _NOTHING:
+            return Facts()
         models, versions = await asyncio.gather(
             asyncio.gather(*(self._model(model) for model in questions.models)),
             asyncio.gather(*(self._version(version) for version in questions.versions)),

@@ -5,6 +5,7 @@ was written from. Those live in two custom properties: `url`, which other reader
 Two and not twelve, because the server rewrites every property at every PATCH.
 """
 
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -68,7 +69,7 @@ class Stamp(msgspec.Struct, frozen=True, rename="camel"):
         return Freshness(self.epoch, self.resource_version, self.deleted)
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, dict=True):
     """One InferenceService of the registry. `deployed` is None where the registry holds no desired state at all.
 
     `properties` are the custom properties as the registry gave them (name to tagged value), users' own included.
@@ -84,7 +85,7 @@ class Record(msgspec.Struct, frozen=True):
     deployed: bool | None = None
     properties: dict[str, Any] = {}
 
-    @property
+    @cached_property
     def stamp(self) -> Stamp | None:
         """Our property, or None where there is none that decodes: a predecessor's record, or one edited by hand."""
         text = _string_value(self.properties.get(PROPERTY))

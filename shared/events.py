@@ -107,7 +107,7 @@ def encode(event: Event) -> dict[str, str]:
 
 def decode(headers: Mapping[str, str] | None) -> Event:
     """Return the event that the headers describe. Raises BadEventError that names the header at fault."""
-    given = {name.lower(): unquote(value) for name, value in (headers or {}).items()}
+    given = {name.lower(): unquote(value) if "%" in value else value for name, value in (headers or {}).items()}
     try:
         synthetic = given.get("ce-synthetic") == "true"
         event = Event(

@@ -5,6 +5,7 @@ them.
 """
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -52,6 +53,10 @@ def run_process(
     for sentence in near_misses(settings_type, environ):
         logger.warning(sentence)
     telemetry = Telemetry(settings.telemetry, role=role)  # type: ignore[attr-defined]  # as above
+    # What imports have made lives as long as we do. To look through it again and again, a tenth of a second each time,
+    # would hold up whatever is on its way at that moment (bench/latency.py).
+    gc.collect()
+    gc.freeze()
     try:
         return asyncio.run(_until_signal(run(settings, telemetry)))
     except (SettingsError, RefusedToStartError) as error:

@@ -8,6 +8,7 @@ userinfo and query.
 
 import hashlib
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +34,7 @@ ID_NAME: Final = "/inference-service-id"
 Rule = Callable[[Any], Any]  # a value of the API -> what stays of it, None for nothing
 
 
+@cache  # there is one configured prefix
 def known_prefixes(configured: str) -> tuple[str, ...]:
     """Return the prefixes under which our labels may be found, the configured one first: it wins, and is written."""
     return tuple(dict.fromkeys((configured, *REGISTRY_PREFIXES)))
