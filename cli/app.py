@@ -7,6 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from cli.capture.commands import record, redact, stats, validate
+from cli.migration.commands import adopt, leave
+from cli.replaying.commands import diff, explain, explore, replay, shrink, timeline
 from cli.variables import DaemonCommand
 
 app = typer.Typer(
@@ -132,6 +135,10 @@ def drift(
     raise typer.Exit(run(Options(fix=fix, yes=yes, wait_s=wait_s, output=output)))
 
 
+app.command()(adopt)
+app.command()(leave)
+
+
 @app.command()
 def history(
     name: Annotated[str, typer.Argument(metavar="[NAMESPACE/NAME]", help="The object.", show_default=False)] = "",
@@ -150,6 +157,18 @@ def history(
     from cli.history import Options, run
 
     raise typer.Exit(run(Options(name=name, version=version, cluster=cluster, output=output)))
+
+
+app.command()(record)
+app.command()(redact)
+app.command()(validate)
+app.command()(stats)
+app.command()(replay)
+app.command()(diff)
+app.command()(explain)
+app.command()(timeline)
+app.command()(explore)
+app.command()(shrink)
 
 
 @app.command()

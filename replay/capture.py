@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 from urllib.parse import unquote
 
 import msgspec
+from msgspec import UNSET
 
 from consumer.discovery import DiscoverySettings, Service
 from consumer.plan import PlanSettings
@@ -35,6 +36,10 @@ _NAME, _, _MAJOR = FORMAT.partition("/")
 
 class CaptureError(IsvcSyncError):
     """A file is no capture, or one line of it does not decode; the message names file and line."""
+
+
+class CutError(CaptureError):
+    """A file was cut so early that nothing of it can be read."""
 
 
 class Deciding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -60,7 +65,10 @@ class Redaction(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Header(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """The first line. `source`: where the events come from; `first_seq`: the stream sequence of the first one."""
+    """The first line. `source`: where the events come from; `first_seq`: the stream sequence of the first one.
+
+    `consumed`: a consumer of ours was at work there, so that an id that appears on an object may be the one it wrote.
+    """
 
     capture: str  # FORMAT; no default, so that it is always written
     created: str
@@ -70,6 +78,7 @@ class Header(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
     source: Literal["stream", "cluster", "watch-file", "simulation"]
     stream: str = ""
     first_seq: int = 0
+    consumed: bool = True
     deciding: Deciding = Deciding()
     redaction: Redaction = Redaction()
 
@@ -101,12 +110,17 @@ class RecordFact(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class Facts(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """What one registry held. `versions`: version id to the id of its model. Several lines add up."""
+    """What one registry held, before the first event that needs it; several lines add up.
+
+    `versions`: version id to model id. `absent_models`, `absent_versions`: what labels name and it did not have.
+    """
 
     at: Literal["start", "end"] = "start"
     registry: str = ONLY_REGISTRY
     models: tuple[str, ...] = ()
     versions: dict[str, str] = {}
+    absent_models: tuple[str, ...] = ()
+    absent_versions: tuple[str, ...] = ()
     environments: dict[str, str] = {}  # name to id
     records: tuple[RecordFact, ...] = ()
 
@@ -120,19 +134,23 @@ class Position(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Captured(msgspec.Struct, frozen=True):
-    """One event. `data` is the reduced object as JSON; `initial`: it says what was there before the first change."""
+    """One event. `data` is the reduced object as JSON; `initial`: it says what was there before the first change.
+
+    `traceparent`: the trace in which it was published (W3C), "" for none.
+    """
 
     event: Event
     data: bytes
     position: Position
     initial: bool = False
+    traceparent: str = ""
 
     @property
     def obj(self) -> ReducedObject:
         """Raises BadEventError when the body is no reduced object."""
         try:
             return _OBJECT.decode(self.data)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BadEventError(f"the event of {self.event.key} does not decode: {error}") from error
 
 
@@ -167,8 +185,7 @@ _ATTRIBUTES: Final = (
     *("kind", "namespace", "name", "uid", "resourceversion", "epoch", "digest", "models"),
     *("sequence", "partitionkey", "synthetic", "truncated"),
 )
-
-
+_WRITTEN_ONLY: Final = {"specversion", "subject", "datacontenttype", "sequence", "partitionkey"}
 _ABSENT: Final = msgspec.Raw()
 
 
@@ -188,11 +205,17 @@ class _Told(msgspec.Struct):
     data: msgspec.Raw
     nats: Position = Position(0)
     initial: bool = False
+    traceparent: str = ""
 
 
 _ANY = msgspec.json.Decoder(_Any)
 _TOLD = msgspec.json.Decoder(_Told)
+# Those that `events.decode` reads, all at once: a capture has many events.
+_READ_NAMES: Final = tuple(name for name in _ATTRIBUTES if name not in _WRITTEN_ONLY)
+_READ_HEADERS: Final = tuple(f"ce-{name}" for name in _READ_NAMES)
+_READ = msgspec.json.Decoder(msgspec.defstruct("_Read", [(name, Any, UNSET) for name in _READ_NAMES]))
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+EVENT_MEMBERS: Final = frozenset((*_ATTRIBUTES, *_Told.__struct_encode_fields__))
 
 
 def decode(text: bytes) -> Line | None:
@@ -202,9 +225,8 @@ def decode(text: bytes) -> Line | None:
     """
     try:
         return _decoded(_ANY.decode(text), text)
-    except (msgspec.DecodeError, BadEventError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadEventError) as error:
         raise CaptureError(f"does not decode: {error}") from error
-    return None
 
 
 def _decoded(line: _Any, text: bytes) -> Line | None:
@@ -243,14 +265,12 @@ def require_known(capture: str) -> None:
 
 
 def _event(text: bytes) -> Captured:
-    members = _MEMBERS.decode(text)
     headers = {}
-    for name in _ATTRIBUTES:
-        if name in members:
-            value = msgspec.json.decode(members[name])
-            headers[f"ce-{name}"] = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    for name, value in zip(_READ_HEADERS, msgspec.structs.astuple(_READ.decode(text)), strict=True):
+        if value is not UNSET:
+            headers[name] = ("true" if value else "false") if isinstance(value, bool) else str(value)
     told = _TOLD.decode(text)
-    return Captured(events.decode(_quoted(headers)), bytes(told.data), told.nats, told.initial)
+    return Captured(events.decode(_quoted(headers)), bytes(told.data), told.nats, told.initial, told.traceparent)
 
 
 def _quoted(headers: dict[str, str]) -> dict[str, str]:
@@ -267,6 +287,8 @@ def _encode_event(line: Captured) -> bytes:
         if flag in attributes:
             attributes[flag] = True
     extra: dict[str, Any] = {"initial": True} if line.initial else {}
+    if line.traceparent:
+        extra["traceparent"] = line.traceparent
     return msgspec.json.encode({**attributes, **extra, "nats": line.position, "data": msgspec.Raw(line.data)})
 
 

@@ -14,18 +14,22 @@ from shared.objects import ObjectKey
 class Taken(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """One action that `plan` decided, in order. `kind`: its name in `consumer/actions.py`.
 
-    `record`: the id of the record that it concerns, "" where there is none. `fields`: what the action holds beside
-    its reason (desired state, model, version, runtime, the properties that change, the cost of a patch).
+    `record`: the id of the record that it concerns, "" where there is none; `registry`: the name of its registry.
+    `fields`: what the action holds beside its reason (desired state, model, version, runtime, the properties that
+    change, the cost of a patch).
     """
 
     kind: str
     reason: str
     record: str = ""
+    registry: str = ""
     fields: dict[str, Any] = {}
 
 
 class Step(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """One event and its end.
+    """One event and its end; or, `look`, what a look found that the consumer asked of itself (an id that was due).
+
+    A look that changes nothing is no step. `seq` is then the object's last event's, `time` that of the look.
 
     `result` is the word of the metric: applied, noop, duplicate, stale; or dead, retry. `reason` is why it is among the
     dead letters, or is tried again. `model`, `version`: the object's labels, "" where it has none. `registry`: the name
@@ -39,6 +43,7 @@ class Step(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_o
     type: EventType
     resource_version: str
     initial: bool = False
+    look: bool = False
     model: str = ""
     version: str = ""
     registry: str = ""

@@ -1,6 +1,7 @@
 """What every test folder may ask for."""
 
 import asyncio
+import logging
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -11,6 +12,15 @@ from tests.cluster.control_plane import ControlPlane, assets_directory
 def pytest_configure() -> None:
     """Leave no event loop to be made by accident: looptime's plugin asks for one in the first synchronous test."""
     asyncio.set_event_loop(None)
+
+
+@pytest.fixture(autouse=True)
+def _log_level() -> Iterator[None]:
+    """A command silences the logs of its process; where a test runs it in this one, the next test has them again."""
+    root = logging.getLogger()
+    level = root.level
+    yield
+    root.setLevel(level)
 
 
 _CONTROL_PLANE = pytest.StashKey[ControlPlane]()

@@ -13,15 +13,43 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
+PLAN_PAGE = "tests/unit/replay/test_plan_page.py"
+TIMELINE_TEST = "tests/unit/replay/test_timeline_page.py"
+RECORD_PAGE = "tests/integration/replay/test_record_world.py"
+
 # Every command that a page shows as something to type, and what executes it.
 EXECUTED_BY = {
     "make demo": "tests/e2e/test_demo.py",
     "make check": ".ci/run",
     "make test": ".ci/run",
+    "make test-browser": ".ci/run",
     "make test-cluster": ".ci/run",
     "kubectl apply --server-side -k k8s/base": "tests/deploy/test_cluster.py",
     "kubectl label inferenceservice iris modelregistry.kubeflow.org/registered-model-id=1 "
     "modelregistry.kubeflow.org/model-version-id=2": "tests/cluster/test_story.py",
+    "isvc-sync replay tests/captures/golden/rollout.jsonl": PLAN_PAGE,
+    "isvc-sync replay tests/captures/golden/outage.jsonl --only team-a/changes --from 23": PLAN_PAGE,
+    "isvc-sync replay tests/captures/golden/outage.jsonl --until 2026-12-01T05:13:26Z -o json": PLAN_PAGE,
+    "isvc-sync diff tests/captures/golden/outage.jsonl tests/captures/golden/takeover.jsonl": PLAN_PAGE,
+    "isvc-sync diff tests/captures/golden/storm.jsonl --against ../isvc-sync-next": PLAN_PAGE,
+    "isvc-sync record story.jsonl.zst": RECORD_PAGE,
+    "isvc-sync record story.jsonl.zst --from 2026-11-30T10:00:00Z --until 2026-11-30T11:00:00Z": RECORD_PAGE,
+    "isvc-sync record story.jsonl.zst --namespace team-a --only team-b/iris --kind isvc": RECORD_PAGE,
+    "isvc-sync record story.jsonl.zst --follow": RECORD_PAGE,
+    "isvc-sync record story.jsonl.zst --for 30s": RECORD_PAGE,
+    "isvc-sync record story.jsonl --from-cluster --no-registry --follow": RECORD_PAGE,
+    "kubectl get isvc -A -w -o json --output-watch-events > watch.json": RECORD_PAGE,
+    "isvc-sync record story.jsonl --from-watch watch.json": RECORD_PAGE,
+    "isvc-sync redact story.jsonl.zst public.jsonl.gz --anonymous": RECORD_PAGE,
+    "isvc-sync validate story.jsonl.zst": RECORD_PAGE,
+    "isvc-sync stats story.jsonl.zst": RECORD_PAGE,
+    "isvc-sync timeline tests/captures/golden/outage.jsonl -o outage.html": TIMELINE_TEST,
+    "isvc-sync timeline tests/captures/golden/outage.jsonl -o changes.html --only team-a/changes": TIMELINE_TEST,
+    "isvc-sync explain team-a/changes --from tests/captures/golden/outage.jsonl": (
+        "tests/integration/replay/test_explain_capture.py"
+    ),
+    "isvc-sync explain team-a/m-1": "tests/integration/replay/test_explain_live.py",
+    "isvc-sync explain team-a/talker --kind llmisvc -o json": "tests/integration/replay/test_explain_live.py",
 }
 
 

@@ -1,0 +1,1 @@
+"""`isvc-sync record`, `redact`, `validate`, `stats`: making and keeping capture files."""

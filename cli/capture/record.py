@@ -1,0 +1,108 @@
+"""`isvc-sync record`: make a capture file, of the stream, of a cluster without a broker, or of kubectl's output.
+
+What gets into the file is reduced and redacted (`replay/upkeep/redaction.py`), whatever it came from.
+"""
+
+import asyncio
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from rich.text import Text
+
+from cli.capture.recording import Options, Progress, Session, Wanted
+from cli.capture.shown import as_data, listing
+from cli.output import console, failed, silence_logs, write_json
+from replay.capture import CaptureError
+from shared.errors import IsvcSyncError, RefusedToStartError, SettingsError
+
+COMMAND: Final = "record"
+DONE, LEFT_OUT, REFUSED, INCOMPLETE, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+def run(options: Options, environ: Mapping[str, str] = os.environ) -> int:
+    """Record; return the exit code."""
+    try:
+        wanted = Wanted.of(options)
+    except ValueError as error:
+        return failed(COMMAND, str(error), REFUSED)
+    contradiction = _contradiction(options, wanted) or in_the_way(options.file, force=options.force)
+    if contradiction:
+        return failed(COMMAND, contradiction, REFUSED)
+    silence_logs()
+    return _recorded(options, wanted, environ)
+
+
+def _recorded(options: Options, wanted: Wanted, environ: Mapping[str, str]) -> int:
+    try:
+        with Progress(COMMAND) as progress:
+            session = Session(options, wanted, progress)
+            _record(session, environ)
+        return _show(session)
+    except (SettingsError, RefusedToStartError, CaptureError) as error:
+        return failed(COMMAND, str(error), REFUSED)
+    except BrokenPipeError:  # nobody reads any more
+        return DONE
+    except OSError as error:
+        return failed(COMMAND, f"{error.filename or options.file}: {error.strerror or error}.", REFUSED)
+    except IsvcSyncError as error:
+        return failed(COMMAND, str(error), INCOMPLETE)
+    except KeyboardInterrupt:
+        return failed(COMMAND, "interrupted: the file has no footer, and can be read up to its end.", INTERRUPTED)
+
+
+def _record(session: Session, environ: Mapping[str, str]) -> None:
+    options = session.options
+    if options.watch is not None:
+        from cli.capture.watch import record_watch  # noqa: PLC0415 - needs neither broker nor cluster
+
+        record_watch(session, options.watch)
+    elif options.cluster:
+        from cli.capture.cluster import record_cluster  # noqa: PLC0415 - a watch file needs no cluster
+
+        asyncio.run(record_cluster(session, environ))
+    else:
+        from cli.capture.stream import record_stream  # noqa: PLC0415 - nor does a stream
+
+        asyncio.run(record_stream(session, environ))
+
+
+def _contradiction(options: Options, wanted: Wanted) -> str:
+    """Return a sentence when the options do not go together."""
+    if options.watch is not None and options.cluster:
+        return "--from-watch and --from-cluster are two sources: choose one."
+    if options.watch is not None and wanted.follow:
+        return "--from-watch is read to its end: --follow and --for say nothing there."
+    if (options.watch is not None or options.cluster) and (options.since or options.until):
+        return "--from and --until are places in the stream, which is not read here."
+    if options.watch is None and (options.cluster_name or options.cluster_id):
+        return "--cluster and --cluster-id go with --from-watch; else CLUSTER_NAME says it."
+    if options.salt and not options.anonymous:
+        return "--salt says nothing without --anonymous."
+    return ""
+
+
+def in_the_way(file: Path, *, force: bool) -> str:
+    """Return a sentence when the file may not be written."""
+    try:
+        mode = file.stat().st_mode
+    except OSError:
+        return ""
+    if not stat.S_ISREG(mode):
+        return f"{file} is no file that can be written."
+    return "" if force else f"{file} exists: choose another name, or --force to write over it."
+
+
+def _show(session: Session) -> int:
+    if session.options.output == "json":
+        more = {"file": str(session.options.file), "leftOut": session.left_out, "troubles": session.troubles}
+        write_json(as_data(session.statistics, session.options.file) | more)
+    else:
+        console().print(listing(session.statistics, session.options.file))
+    for trouble in session.troubles:
+        console(stderr=True).print(Text(f"isvc-sync {COMMAND}: {trouble}"))
+    if session.troubles:
+        return INCOMPLETE
+    return LEFT_OUT if session.left_out else DONE

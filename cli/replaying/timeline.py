@@ -1,0 +1,107 @@
+"""`isvc-sync timeline FILE -o PAGE`: what happened, and what was decided, as one page for a browser.
+
+The page holds all that it shows and loads nothing (`replay/timeline/html.py`); a capture that was cut makes a page that
+says so.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+from rich.text import Text
+
+from cli.output import console, failed, silence_logs
+from cli.progress import tell
+from replay.capture import Action, Captured, CutError, Facts
+from replay.files import Capture, reading
+from replay.planning import Planner
+from replay.timeline.data import Page
+from replay.timeline.html import html
+from replay.timeline.lanes import Timeline
+from shared.errors import IsvcSyncError
+
+COMMAND: Final = "timeline"
+WRITTEN, REFUSED, CUT, INTERRUPTED = 0, 2, 3, 130
+_SLOW_BYTES: Final = 50_000_000  # a browser needs seconds to read more
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """What to draw, and where to. `only`: NAMESPACE/NAME, none for all. `force`: write over a file that is there."""
+
+    file: Path
+    output: Path
+    only: tuple[str, ...] = ()
+    force: bool = False
+
+    @property
+    def objects(self) -> frozenset[tuple[str, str]]:
+        """Namespace and name of each object that is wanted."""
+        return frozenset((namespace, name) for namespace, _, name in (each.partition("/") for each in self.only))
+
+    @property
+    def contradiction(self) -> str:
+        """Return a sentence when this cannot be done."""
+        for text in self.only:
+            parts = text.split("/")
+            if len(parts) != 2 or not all(parts):
+                return f"--only is {text[:80]!r}: it must be NAMESPACE/NAME."
+        if self.output.exists() and not self.force:
+            return f"{self.output} is there already: --force writes over it."
+        return ""
+
+
+def run(options: Options) -> int:
+    """Write the page; return the exit code."""
+    if options.contradiction:
+        return failed(COMMAND, options.contradiction, REFUSED)
+    silence_logs()
+    try:
+        with reading(options.file) as capture:
+            page = drawn(capture, options.objects)
+        return _write(options, page, capture)
+    except BrokenPipeError:  # nobody reads any more
+        return WRITTEN
+    except CutError as error:
+        return failed(COMMAND, str(error), CUT)
+    except (IsvcSyncError, OSError) as error:
+        return failed(COMMAND, str(error), REFUSED)
+    except KeyboardInterrupt:
+        return failed(COMMAND, "interrupted.", INTERRUPTED)
+
+
+def drawn(capture: Capture, only: frozenset[tuple[str, str]] = frozenset()) -> Page:
+    """Return the page's data. All objects are decided, so that ids are those of `replay`. Raises CaptureError."""
+    timeline, planner = Timeline(capture.header, only or None), Planner(capture.header)
+    for line in capture:
+        match line:
+            case Facts():
+                planner.facts(line)
+            case Captured():
+                *looks, step = planner.decide(line)
+                for look in looks:
+                    timeline.look(look)
+                timeline.event(line, step)
+            case Action():
+                timeline.action(line)
+            case _:
+                pass
+    for look in planner.end():
+        timeline.look(look)
+    return timeline.page(capture.cut)
+
+
+def _write(options: Options, page: Page, capture: Capture) -> int:
+    if options.only and not page.objects:
+        return failed(COMMAND, f"{capture.name} tells nothing of {', '.join(options.only)}.", REFUSED)
+    text = html(page).encode()
+    with options.output.open("wb" if options.force else "xb") as file:
+        file.write(text)
+    if len(text) > _SLOW_BYTES:
+        tell(COMMAND, f"{len(text) / 1e6:,.0f} MB are slow to open: --only NAMESPACE/NAME draws less.")
+    events, objects = len(page.events.at), len(page.objects)
+    console().print(
+        Text(f"{options.output}: {events:,} events of {objects:,} objects, {len(text) / 1e6:.2f} MB. Press ? in it.")
+    )
+    if capture.cut is not None:
+        return failed(COMMAND, f"{capture.name} was cut, {capture.cut}: the page shows what is there.", CUT)
+    return WRITTEN

@@ -1,0 +1,107 @@
+"""`isvc-sync shrink FILE -o OUT`: the few lines of a capture that a failing exploration needs."""
+
+import time
+from pathlib import Path
+from typing import Final, Literal
+
+from msgspec import Struct
+from rich.text import Text
+
+from cli.capture.record import in_the_way
+from cli.explore import command_of
+from cli.output import console, failed, silence_logs, write_json
+from cli.progress import tell
+from replay.capture import Captured, CaptureError, Facts
+from replay.exploring_story import Story
+from replay.files import reading, writing
+from replay.plan_text import clean
+from replay.shrinking import Shrinker, Shrunk
+
+COMMAND: Final = "shrink"
+SHRUNK, HOLDS, REFUSED, INTERRUPTED = 0, 1, 2, 130
+_STDIN: Final = Path("-")
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """Which capture to shrink into which file. The first of `seeds` seeds from `seed` on that fails is followed."""
+
+    file: Path
+    into: Path
+    seed: int = 0
+    seeds: int = 100
+    workers: int = 4
+    force: bool = False
+    output: Literal["table", "json"] = "table"
+
+
+def run(options: Options) -> int:
+    """Shrink; return the exit code."""
+    refused = _refusal(options)
+    if refused:
+        return failed(COMMAND, refused, REFUSED)
+    began_s = time.monotonic()
+    try:
+        silence_logs()
+        with reading(options.file) as capture:
+            story = Story.of(capture)
+        if capture.cut is not None:
+            tell(COMMAND, f"{capture.name} was cut, {capture.cut}: what is there is shrunk.")
+        shrinker = Shrinker(story, options.workers, lambda sentence: tell(COMMAND, clean(sentence)))
+        shrunk = shrinker.shrink(range(options.seed, options.seed + options.seeds))
+        if shrunk is None:
+            return failed(COMMAND, f"none of {options.seeds} seeds from {options.seed} on fails.", HOLDS)
+        _write(options, story, shrunk)
+    except (CaptureError, OSError) as error:
+        return failed(COMMAND, str(error), REFUSED)
+    except KeyboardInterrupt:
+        return failed(COMMAND, "interrupted: nothing was written.", INTERRUPTED)
+    _show(options, story, shrunk, time.monotonic() - began_s)
+    return SHRUNK
+
+
+def _refusal(options: Options) -> str:
+    if options.file == _STDIN:
+        return "the file is read twice: standard input cannot be."
+    if options.into.exists() and options.file.exists() and options.into.samefile(options.file):
+        return "a file cannot be written over while it is read: choose another name."
+    return in_the_way(options.into, force=options.force)
+
+
+def _write(options: Options, story: Story, shrunk: Shrunk) -> None:
+    """Write the lines that are left as they are, with what the registries held before them."""
+    left = {id(line) for line in shrunk.story.events}
+    chosen = [id(line) in left for line in story.events]
+    with reading(options.file) as capture, writing(options.into, capture.header_text) as writer:
+        events = iter(chosen)
+        for line, text in capture.with_text():
+            match line:
+                case Captured():
+                    if next(events):
+                        writer.write_text(text, line)
+                case Facts(at="start"):
+                    writer.write_text(text, line)
+                case _:
+                    pass
+
+
+def _show(options: Options, story: Story, shrunk: Shrunk, took_s: float) -> None:
+    command = command_of(options.into, shrunk.finding.seed, options.workers)
+    before, after = len(story.events), len(shrunk.story.events)
+    if options.output == "json":
+        write_json(
+            {
+                "eventsBefore": before,
+                "events": after,
+                "explorations": shrunk.explorations,
+                "seconds": round(took_s, 1),
+                "seed": shrunk.finding.seed,
+                "command": command,
+                "fault": shrunk.finding.fault or None,
+                "differences": shrunk.finding.differences,
+            }
+        )
+        return
+    left = f"{after} of {before} events are left in {options.into}"
+    effort = f"after {shrunk.explorations} explorations in {took_s:.1f} s"
+    for line in (f"{left}, {effort}.", f"{clean(shrunk.finding.sentence)}.", command):
+        console().print(Text(line), soft_wrap=True)

@@ -1,0 +1,102 @@
+"""What was found out about one object, before anything is concluded from it. Pure values.
+
+`captured.py` finds them in a capture, `live.py` at cluster, broker and registries; `life.py` concludes.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from consumer.observation import Observation
+from consumer.plan import Facts, PlanSettings
+from consumer.records import Record
+from replay.capture import Action, Captured
+from replay.steps import Step
+from shared.events import SyncMarker
+from shared.objects import ObjectKey
+
+
+class Past(msgspec.Struct, frozen=True):
+    """One event of the object with what is decided about it; `step` is None where that could not be found out.
+
+    `looks`: what looks of the consumer found after it, before the object's next event.
+    """
+
+    event: Captured
+    step: Step | None = None
+    looks: tuple[Step, ...] = ()
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """One uid: its newest state, and what its registry says.
+
+    `home` is the registry's name, None where it has none: `no_home` says why, `forbidden` whether a setting does.
+    `facts` answers the questions that `plan` has about the state.
+    """
+
+    seen: Observation
+    home: str | None = None
+    no_home: str = ""
+    forbidden: bool = False
+    facts: Facts = Facts()
+
+
+class Live(msgspec.Struct, frozen=True):
+    """What the API server says at this moment: the object, or that there is none. `trouble`: why it cannot tell."""
+
+    seen: Observation | None = None
+    trouble: str = ""
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """The object's dead letter. `uid` "": the message did not say. `seq`: where it was in the stream."""
+
+    reason: str
+    uid: str = ""
+    seq: int = 0
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the consumers are with the object's shard, by stream sequence.
+
+    `exists`: a consumer has been there. `pulling`: one asks for messages at this moment. `unacked`: how many messages
+    were delivered and are not acknowledged.
+    """
+
+    shard: int
+    exists: bool = True
+    pulling: bool = True
+    delivered: int = 0
+    acked: int = 0
+    unacked: int = 0
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything about one object, of all uids that its name has had.
+
+    `past` is in the order of the stream. `records`: by registry, those of all its uids. `unread`: registries that could
+    not be read, with the reason. `live`, `delivery` are None in a capture, which knows neither. `marker`: the sync
+    marker of the kind. `holds`: sentences about deletes that are held back. `settled`: what a capture's consumer has
+    settled, by stream sequence, None where the capture does not tell.
+    """
+
+    key: ObjectKey
+    settings: PlanSettings
+    past: tuple[Past, ...] = ()
+    actions: tuple[Action, ...] = ()
+    standings: Mapping[str, Standing] = {}
+    records: Mapping[str, tuple[Record, ...]] = {}
+    unread: Mapping[str, str] = {}
+    live: Live | None = None
+    letter: Letter | None = None
+    delivery: Delivery | None = None
+    marker: SyncMarker | None = None
+    holds: tuple[str, ...] = ()
+    settled: frozenset[int] | None = None
+
+    @property
+    def is_capture(self) -> bool:
+        return self.live is None
+
+    def events_of(self, uid: str) -> tuple[Past, ...]:
+        return tuple(each for each in self.past if each.event.event.uid == uid)

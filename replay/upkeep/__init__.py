@@ -1,0 +1,1 @@
+"""What is done to a capture file as such: `redact`, `validate`, `stats`."""

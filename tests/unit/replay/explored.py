@@ -1,0 +1,56 @@
+"""Captures to explore, and a consumer that drops what it has seen: the fault that the issue wants to be caught."""
+
+from pathlib import Path
+
+from consumer.handle import Handler
+from consumer.verdict import Ack
+from replay.capture import Captured, Facts
+from replay.exploring_story import Story
+from replay.files import reading
+from shared.events import MESSAGE_ID, EventType
+from shared.objects import Kind, ObjectKey
+from tests.unit.replay.replayed import HEADER, captured, isvc, ready
+
+GOLDEN = Path(__file__).parents[2] / "captures/golden"
+FACTS = Facts(models=("1", "2"), versions={"10": "1", "11": "1", "12": "1", "20": "2"})
+
+
+def golden(name: str) -> Story:
+    with reading(GOLDEN / f"{name}.jsonl") as capture:
+        return Story.of(capture)
+
+
+def story_of(*events: Captured, facts: Facts = FACTS) -> Story:
+    return Story(HEADER, (facts,), events)
+
+
+def busy(objects: int, rounds: int) -> list[Captured]:
+    """Return the events of many objects whose version changes in each round; half of them end."""
+    events: list[Captured] = []
+    for round_ in range(rounds):
+        for number in range(objects):
+            seq = len(events) + 1
+            key = ObjectKey(Kind.ISVC, f"team-{number % 3}", f"model-{number}")
+            obj = isvc(key, f"u-{number}", 100 + seq, registered_model_id="1", model_version_id=str(10 + round_ % 3))
+            what = EventType.UPDATED if round_ else EventType.CREATED
+            if round_ == rounds - 1 and number % 2:
+                what = EventType.DELETED
+            events.append(captured(seq, ready(obj) if round_ else obj, what, at_s=seq * 0.02))
+    return events
+
+
+def with_a_seen_set(patch) -> None:
+    """Drop what was seen before, whoever saw it and however that ended: a shared set, as a key-value store."""
+    real = Handler.handle
+
+    async def handle_once(self, work):
+        name = work.message.headers.get(MESSAGE_ID)  # none in the sequential plan, which repeats nothing
+        if name is not None and work.attempt == 1:
+            seen = self._sources.live.__self__._kubernetes.process.world.__dict__.setdefault("seen_set", set())
+            if name in seen:
+                await work.message.ack()
+                return Ack()
+            seen.add(name)
+        return await real(self, work)
+
+    patch.setattr(Handler, "handle", handle_once)
