@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from consumer.freshness import Freshness, Order, compare
-from consumer.observation import observe, want
+from consumer.observation import Observation, observe, want
 from consumer.records import Record
 from replay.capture import Captured, Facts, Header
 from replay.files import Capture
@@ -23,6 +23,7 @@ from replay.registry import MemoryRegistry
 from replay.target.outcome import content
 from shared import events
 from shared.errors import BadEventError
+from shared.events import EventType
 from shared.objects import ObjectKey
 from shared.subjects import Subjects
 
@@ -36,7 +37,10 @@ Place = tuple[str, str, str]  # a record: the names of registry, serving environ
 
 
 class Told(msgspec.Struct, frozen=True):
-    """A message of the stream. `name` tells it apart in every part of the capture; `at_s`: after the first one."""
+    """A message of the stream. `name` tells it apart in every part of the capture; `at_s`: after the first one.
+
+    `seen`: what it shows, None where it does not decode. `ends`: it tells a deletion.
+    """
 
     sequence: int
     name: str
@@ -46,6 +50,8 @@ class Told(msgspec.Struct, frozen=True):
     headers: dict[str, str]
     body: bytes
     at_s: float
+    seen: Observation | None
+    ends: bool
 
 
 class Story(msgspec.Struct, frozen=True):
@@ -85,6 +91,8 @@ class Story(msgspec.Struct, frozen=True):
                     headers=events.encode(event),
                     body=line.data,
                     at_s=at_s,
+                    seen=_seen(line),
+                    ends=event.type is EventType.DELETED,
                 )
             )
         return messages
@@ -198,12 +206,9 @@ class _Said:
         runtimes: dict[tuple[str, str], str] = {}
         prefix = story.header.deciding.prefix
         for line in story.events:
-            try:
-                seen = observe(line.event, line.obj)
-            except BadEventError:
-                self.unread.add(line.event.key)
-                continue
-            if line.event.cluster_id != story.header.cluster_id or line.obj.metadata.uid != line.event.uid:
+            seen = _seen(line)
+            ours = line.event.cluster_id == story.header.cluster_id
+            if seen is None or not ours or seen.obj.metadata.uid != seen.uid:
                 self.unread.add(line.event.key)
                 continue
             self._carried.setdefault(seen.uid, set()).update(seen.models)
@@ -221,6 +226,13 @@ class _Said:
     def unrecorded(self) -> set[str]:
         """The known limit `unrecorded_end` of docs/consumer-simulation.md, for what the capture itself tells late."""
         return {uid for uid in self._late if not self._models[uid] and self._carried[uid]}
+
+
+def _seen(line: Captured) -> Observation | None:
+    try:
+        return observe(line.event, line.obj)
+    except BadEventError:
+        return None
 
 
 def _unix_s(text: str) -> float | None:

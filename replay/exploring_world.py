@@ -4,17 +4,15 @@ from typing import Any, Final
 
 import msgspec
 
-from consumer.observation import LastEvent, observe
+from consumer.observation import LastEvent
 from replay.exploring_story import Ending, Plan, Story, Told, ending_of
 from replay.exploring_stream import Durable
 from replay.exploring_worker import Process
 from replay.loop import VirtualLoop
 from replay.registry import MemoryRegistry
 from replay.scheduler import Scheduler
-from shared import events
-from shared.errors import BadEventError, ConflictError
-from shared.events import EventType
-from shared.objects import ObjectKey, ReducedObject
+from shared.errors import ConflictError
+from shared.objects import ObjectKey
 from shared.subjects import shard_of
 
 ZOMBIE_S: Final = 20.0  # how long an owner that lost its shard goes on
@@ -36,8 +34,7 @@ class Cluster:
         self._written: dict[ObjectKey, list[dict[str, Any]]] = {}
 
     def show(self, told: Told) -> None:
-        is_end = events.decode(told.headers).type is EventType.DELETED
-        self._bodies[told.key] = None if is_end else told.body
+        self._bodies[told.key] = None if told.ends else told.body
         self._written.pop(told.key, None)
 
     def get(self, key: ObjectKey) -> Any | None:
@@ -114,13 +111,7 @@ class World:
     def last(self, key: ObjectKey) -> LastEvent | None:
         """Return what the stream says last of an object."""
         told = self._last.get(key)
-        if told is None:
-            return None
-        try:
-            seen = observe(events.decode(told.headers), msgspec.json.decode(told.body, type=ReducedObject))
-        except (BadEventError, msgspec.DecodeError):
-            return None
-        return LastEvent(seen, told.sequence)
+        return None if told is None or told.seen is None else LastEvent(told.seen, told.sequence)
 
     # what happens
 

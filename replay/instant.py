@@ -24,14 +24,14 @@ class InstantLoop(asyncio.AbstractEventLoop):
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Return what a coroutine returns, or raise what it raises. It may wait for nothing but its own tasks."""
         outer = asyncio._get_running_loop()  # noqa: SLF001 - "intended to be used by event loops", says its documentation
-        asyncio._set_running_loop(self)  # noqa: SLF001
+        asyncio._set_running_loop(self)  # noqa: SLF001 - as the line above
         try:
             task = self.create_task(work)
             while not task.done():
-                self._ready.popleft()._run()  # noqa: SLF001
+                self._ready.popleft()._run()  # noqa: SLF001 - a handle has no other way to run
             return task.result()
         finally:
-            asyncio._set_running_loop(outer)  # noqa: SLF001
+            asyncio._set_running_loop(outer)  # noqa: SLF001 - as above, put back
 
     def time(self) -> float:
         return self.now_s

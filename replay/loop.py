@@ -101,12 +101,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     @contextmanager
     def running(self) -> Generator[None, None, None]:
         """Be the running loop, for what is called from outside of it."""
-        outer = asyncio._get_running_loop()  # noqa: SLF001
+        outer = asyncio._get_running_loop()  # noqa: SLF001 - "intended to be used by event loops", says its documentation
         asyncio._set_running_loop(self)  # noqa: SLF001 - "intended to be used by event loops", says its documentation
         try:
             yield
         finally:
-            asyncio._set_running_loop(outer)  # noqa: SLF001
+            asyncio._set_running_loop(outer)  # noqa: SLF001 - as above, put back
 
     def run_for(self, seconds: float) -> None:
         """Do everything that falls due within so much time."""
@@ -116,7 +116,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 while self._ready:
                     handle = self._ready.popleft()
                     if not handle.cancelled():
-                        handle._run()  # noqa: SLF001
+                        handle._run()  # noqa: SLF001 - a handle has no other way to run
                 if not self._timers or self._timers[0][0] > until_s:
                     break
                 when_s, _, timer = heapq.heappop(self._timers)

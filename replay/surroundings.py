@@ -120,7 +120,7 @@ class Cluster:
         self._ids[metadata.uid].written = written
         shown.seen = self._with_id(shown.seen, written)
 
-    async def bury(self, key: ObjectKey, headers: dict[str, str], body: bytes, reason: str) -> None:  # noqa: ARG002
+    async def bury(self, key: ObjectKey, headers: dict[str, str], body: bytes, reason: str) -> None:  # noqa: ARG002 - as the port has it
         self.dead[key] = reason
 
     def holds(self, key: ObjectKey) -> bool:

@@ -296,7 +296,10 @@ async def _flood(broker, lines) -> None:
 
 
 async def _recorded_kib(file, environ) -> int:
-    code = "import resource, sys; from cli.__main__ import main\ntry: main()\nfinally: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"  # noqa: E501
+    code = (
+        "import resource, sys; from cli.__main__ import main\ntry: main()\n"
+        "finally: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
+    )
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", code, "record", str(file), "--no-registry"),
         env=BARE | environ,

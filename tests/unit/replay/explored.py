@@ -12,7 +12,7 @@ from shared.objects import Kind, ObjectKey
 from tests.unit.replay.replayed import HEADER, captured, isvc, ready
 
 GOLDEN = Path(__file__).parents[2] / "captures/golden"
-FACTS = Facts(models=("1", "2"), versions={"10": "1", "11": "1", "12": "1", "20": "2"})
+FACTS = Facts(models=("1", "2"), versions={"2": "1", "3": "1", "10": "1", "11": "1", "12": "1", "20": "2"})
 
 
 def golden(name: str) -> Story:

@@ -22,7 +22,7 @@ class Recorder:
         self.happened.append(captured.position.seq)
 
 
-async def played(lines, selection=Selection(), **more):  # noqa: B008
+async def played(lines, selection=Selection(), **more):  # noqa: B008 - it is frozen
     recorder = Recorder()
     return await play(lines, selection, recorder, recorder, **more), recorder.happened
 
