@@ -29,7 +29,7 @@ from consumer.plan import PlanSettings
 from consumer.registry import ModelRegistry
 from consumer.registry_client import RegistryAccess, RegistryClient
 from consumer.services import AGAIN_S, ServiceCatalog
-from shared.errors import PermanentError, TransientError
+from shared.errors import PermanentError, TransientError, UnsettledError
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Registries:
     async def choose(self, seen: Observation) -> Lookup:
         """Return the registry of an object.
 
-        Raises PermanentError when it is not allowed, TransientError when there is none, or it is not clear which.
+        Raises PermanentError when it is not allowed, UnsettledError when there is none, or it is not clear which.
         """
         found = await self._resolve(seen)
         match found:
@@ -82,7 +82,7 @@ class Registries:
             case Refused(reason):
                 raise PermanentError(reason)
             case _:
-                raise TransientError(found.reason)
+                raise UnsettledError(found.reason)
 
     def named(self, name: str) -> Lookup:
         """Return a registry that was chosen before."""

@@ -15,6 +15,7 @@ from shared.errors import (
     NotSentError,
     PermanentError,
     TransientError,
+    UnsettledError,
 )
 
 DELAY_S_MIN: Final = 0.25
@@ -30,11 +31,15 @@ class Ack(msgspec.Struct, frozen=True):
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """Once more after `delay_s` seconds. `held`: nothing was tried, so that it counts as no attempt."""
+    """Once more after `delay_s` seconds. `held`: nothing was tried, so that it counts as no attempt.
+
+    `yields`: a newer state of the object is not to wait for it, whatever is lost with it: it may never succeed.
+    """
 
     delay_s: float
     reason: str
     held: bool = False
+    yields: bool = False
 
 
 class Bury(msgspec.Struct, frozen=True):
@@ -66,4 +71,5 @@ def verdict(failure: Exception | None, attempt: int, chance: float) -> Verdict:
             return Retry(min(DELAY_S_MAX, wish) * (1 + chance), str(failure))
         case _:
             ceiling = min(DELAY_S_MAX, DELAY_S_MIN * 2 ** min(attempt, 16))
-            return Retry(max(DELAY_S_MIN, ceiling * chance), str(failure) or type(failure).__name__)
+            reason = str(failure) or type(failure).__name__
+            return Retry(max(DELAY_S_MIN, ceiling * chance), reason, yields=isinstance(failure, UnsettledError))

@@ -53,6 +53,7 @@ class Work(msgspec.Struct):
     `failure` says why. `forced`: a look that reads the registry even if the object is as it was. `creates_first`: the
     object has just been created before our eyes, so its record cannot exist. `burial`: it is to be buried for this
     reason as soon as the broker takes it. `settled`: it was applied, and what it complained of earlier is void.
+    `yields`: it failed, perhaps for good, and a newer state takes its place.
     `named`: the records that a look names. `passed`: messages whose place this one took, and whose version only it can
     still tell; they are acknowledged with it, because a crash before its effect would lose them. `about`: the object
     that it was handled for, which a look does not say.
@@ -67,6 +68,7 @@ class Work(msgspec.Struct):
     attempt: int = 1
     burial: str = ""
     settled: bool = False
+    yields: bool = False
     named: tuple[RecordRef, ...] = ()
     passed: list[Message] = []
     about: About | None = None

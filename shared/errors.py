@@ -10,6 +10,7 @@ knows status codes. What an error means for the work at hand is decided in one p
     ├── TransientError        try again later, without limit
     │   ├── UnreachableError  no connection, a timeout, an answer cut short
     │   ├── UnauthorizedError credentials refused: read them again, then try again
+    │   ├── UnsettledError    nobody can say yet where it belongs: perhaps a newer state does
     │   └── NotSentError      held back by ourselves: it had no effect, and says nothing about what was asked
     ├── ConflictError         somebody else wrote first: look again
     ├── NotFoundError         the answer says that it does not exist, from a call whose 404 can be believed
@@ -50,6 +51,10 @@ class UnreachableError(TransientError):
 
 class UnauthorizedError(TransientError):
     """401 or a proxy's 403: the credentials of this moment do not do."""
+
+
+class UnsettledError(TransientError):
+    """What is asked for is not there, or not unique: it may come to be, or a newer state may ask for something else."""
 
 
 class NotSentError(TransientError):

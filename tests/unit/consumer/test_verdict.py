@@ -12,6 +12,7 @@ from shared.errors import (
     TransientError,
     UnauthorizedError,
     UnreachableError,
+    UnsettledError,
 )
 
 
@@ -69,6 +70,11 @@ def test_the_servers_own_wish_is_a_lower_bound(wish_s, chance, delay_s):
 def test_what_was_held_back_comes_when_it_may_and_not_all_at_once(attempt, chance, delay_s):
     held = verdict(NotSentError("away", retry_after_s=4.0), attempt, chance)
     assert held == Retry(delay_s, "away", held=True)
+
+
+def test_a_newer_state_does_not_wait_for_one_that_nobody_can_place():
+    assert verdict(UnsettledError("several registries"), 5, 0.5).yields
+    assert not verdict(TransientError("away"), 5, 0.5).yields
 
 
 def test_what_was_tried_is_not_held():
