@@ -3,7 +3,7 @@
 import msgspec
 import nats.js.errors
 
-from consumer.observation import Observation, observe
+from consumer.observation import LastEvent, observe
 from shared import events
 from shared.broker import Broker
 from shared.broker_errors import translated
@@ -20,8 +20,8 @@ class EventStream:
         self._subjects = subjects
         self._stream = stream
 
-    async def last(self, key: ObjectKey) -> Observation | None:
-        """Return what the last event of an object showed; None when there is none, or none that decodes."""
+    async def last(self, key: ObjectKey) -> LastEvent | None:
+        """Return the last event of an object; None when there is none, or none that decodes."""
         subject = self._subjects.event(key)
         with translated(f"reading the last event of {key}"):
             try:
@@ -30,6 +30,8 @@ class EventStream:
                 return None
         try:
             event = events.decode(message.headers)
-            return observe(event, msgspec.json.decode(message.data or b"", type=ReducedObject))
+            seen = observe(event, msgspec.json.decode(message.data or b"", type=ReducedObject))
         except (BadEventError, msgspec.DecodeError):
             return None  # it is among the dead letters already
+        assert message.seq is not None, "a stored message has a place"
+        return LastEvent(seen, message.seq)

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from typing import assert_never
 
 import msgspec
-from msgspec.structs import replace
 
 from consumer.act import Tell, tell_nobody
 from consumer.notices import About, sync_failed
-from consumer.observation import Observation
+from consumer.observation import LastEvent, Observation
 from consumer.ports import DeadLetters, LastEvents, Live
-from consumer.reconcile import How, Reconciler
+from consumer.reconcile import How, Reconciler, Result
+from consumer.retelling import retold
 from consumer.verdict import Ack, Bury, Retry, Verdict, verdict
 from consumer.work import Work
 from shared.errors import IsvcSyncError, PermanentError, TransientError
@@ -70,7 +70,8 @@ class Handler:
                 logger.error("dead letter", extra={"object": str(work.key), "reason": reason})
                 self._hooks.tell(work.about or About(work.key), sync_failed(reason))
                 self._hooks.on_result(work, "dead")
-            case Retry(delay_s, reason, held):
+            case Retry(delay_s, reason, held, yields):
+                work.yields = yields
                 fields = {"object": str(work.key), "attempt": work.attempt, "delay_s": round(delay_s, 2)}
                 # That a registry is away is said once, not for each object that waits for it.
                 logger.log(
@@ -97,43 +98,58 @@ class Handler:
     async def _process(self, work: Work) -> None:
         if work.failure is not None:
             raise work.failure
-        closed = await self._close_named(work)
-        seen = work.seen or await self._look(work)
-        if seen is None:
-            self._hooks.on_result(work, "applied" if closed else "noop")
-            return
-        work.about = seen.about
-        how = How(work.creates_first, work.forced, is_look=work.seen is None)
-        result = await self._reconciler.reconcile(seen, how)
+        if work.seen is not None:
+            result = await self._see(work, work.seen, How(work.creates_first))
+        else:
+            result = await self._look(work)
         if result.told and result.rejections and self._dead_letters.holds(work.key):
             self._hooks.on_result(work, result.word)  # the echo of our own write, say: still to be seen by a person
             return
         if result.rejections:
-            raise PermanentError("; ".join(result.rejections))
-        work.settled = work.settled or result.settles  # the next try would find nothing to do, and not say it again
-        if work.settled:
-            await self._dead_letters.clear(work.key)
+            if not await self._is_succeeded(work):
+                raise PermanentError("; ".join(result.rejections))
+        elif work.settled or result.settles:
+            work.settled = True  # the next try would find nothing to do, and not say it again
+            if self._dead_letters.holds(work.key) and not await self._is_succeeded(work):
+                await self._dead_letters.clear(work.key)
         self._hooks.on_result(work, result.word)
 
-    async def _close_named(self, work: Work) -> bool:
-        """Close the records that a look names and that are not the object's; return whether there was one."""
+    async def _is_succeeded(self, work: Work) -> bool:
+        """Whether the name belongs to another uid by now, for whose events it is to bury or to clear.
+
+        The owners of a name share a dead letter, and an earlier one's event may come again after the present one's.
+        """
+        last = await self._sources.events.last(work.key) if work.seen is not None else None
+        if last is None or work.seen is None:
+            return False
+        return last.seen.uid != work.seen.uid and last.sequence > work.message.sequence
+
+    async def _see(self, work: Work, seen: Observation, how: How) -> Result:
+        work.about = seen.about
+        return await self._reconciler.reconcile(seen, how)
+
+    async def _look(self, work: Work) -> Result:
+        """Close the records that a look names and that are not the object's; then do what its last event asks for."""
+        last = await self._sources.events.last(work.key)
+        nothing = Result("applied" if await self._close_named(work, last) else "noop")
+        if last is None:
+            return nothing
+        if not work.forced:
+            live = await self._sources.live(last.seen)
+            return nothing if live is None else await self._see(work, live, How(is_look=True))
+        if last.sequence > work.message.sequence and not self._reconciler.has_handled(last.seen):
+            self._reconciler.memory.doubt(last.seen.uid)  # its turn comes after this: then it does what we would do
+            return nothing
+        told = retold(last.seen, await self._sources.live(last.seen), self._reconciler.prefix)
+        if told is None:
+            return nothing
+        return await self._see(work, told.seen, How(forced=True, is_look=True, moved_on=told.moved_on))
+
+    async def _close_named(self, work: Work, last: LastEvent | None) -> bool:
         if not work.named:
             return False
-        last = await self._sources.events.last(work.key)
-        return await self._reconciler.strays.close(work.key, work.named, last, self._hooks.now())
-
-    async def _look(self, work: Work) -> Observation | None:
-        """Return the live object; the last known state with its end when it is gone; None when nothing is known."""
-        last = await self._sources.events.last(work.key)
-        if last is None:
-            return None
-        live = await self._sources.live(last)
-        if live is not None:
-            return replace(live, time=self._hooks.now())
-        if not work.forced:
-            return None  # an id that is due on an object that is gone: its own event ends it
-        ended = last.time if not last.lives else self._hooks.now()
-        return replace(last, freshness=replace(last.freshness, deleted=True), time=ended)
+        seen = last.seen if last is not None else None
+        return await self._reconciler.strays.close(work.key, work.named, seen, self._hooks.now())
 
     async def _bury(self, work: Work, decision: Bury) -> Bury | Retry:
         """Store the message among the dead letters before it is terminated: it must never be in neither place."""

@@ -38,7 +38,8 @@ class Known(msgspec.Struct, frozen=True):
     too costly. `registry`: the name of the registry that all of this is about, "" where it has none. `left`: registries
     that it had before, and in which its records could not be closed yet. `rejections`: what a person is to be told of
     this state, said again with each event that changes nothing until it is `buried`. `unsure`: a later state was tried
-    and not finished; what of it was written nobody knows, so that not even a return to this state may be taken as done.
+    and not finished, and what of it was written nobody knows, so that not even a return to this state may be taken as
+    done; or a look came before the event that is to do its work.
     """
 
     freshness: Freshness
@@ -83,6 +84,12 @@ class Memory:
         self._known.move_to_end(uid)
         if len(self._known) > self._uids_max:
             self._known.popitem(last=False)
+
+    def doubt(self, uid: str) -> None:
+        """Let the next event of a uid read its records, whatever it says."""
+        known = self.get(uid)
+        if known is not None:
+            self.put(uid, msgspec.structs.replace(known, unsure=True))
 
     def bury(self, uid: str) -> None:
         """Note that what is known of a uid was stored as a dead letter; nothing, where nothing is known."""

@@ -1,5 +1,6 @@
 """What one event, or one GET, shows of an object, and what its record should say because of it. Pure."""
 
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -24,7 +25,7 @@ class PassedVersion(msgspec.Struct, frozen=True):
     epoch: int
 
 
-class Observation(msgspec.Struct, frozen=True):
+class Observation(msgspec.Struct, frozen=True, dict=True):
     """One state of one object.
 
     `models`: every registered-model id that this uid has carried, oldest first. `time`: when it was seen (RFC 3339).
@@ -48,6 +49,13 @@ class Observation(msgspec.Struct, frozen=True):
     def about(self) -> About:
         """What a notice to its owner is about."""
         return About(self.key, self.uid, self.obj.metadata.resource_version)
+
+
+class LastEvent(msgspec.Struct, frozen=True):
+    """The last event of an object in the stream: what it showed, and its place there."""
+
+    seen: Observation
+    sequence: int
 
 
 def observe(event: Event, obj: ReducedObject, passed: tuple[PassedVersion, ...] = ()) -> Observation:
@@ -109,6 +117,13 @@ class Wanted(msgspec.Struct, frozen=True):
 
 def want(seen: Observation, prefix: str) -> Wanted:
     """Return what the registry should say; `prefix` is the configured one of our labels."""
+    wanted: Wanted | None = seen.__dict__.get(prefix)  # every step of a reconciliation asks
+    if wanted is None:
+        wanted = seen.__dict__[prefix] = _want(seen, prefix)
+    return wanted
+
+
+def _want(seen: Observation, prefix: str) -> Wanted:
     obj = seen.obj
     model, model_conflict = _label(obj, prefix, "registered-model-id")
     version, version_conflict = _label(obj, prefix, "model-version-id")
@@ -131,14 +146,18 @@ def want(seen: Observation, prefix: str) -> Wanted:
     )
 
 
+@cache
+def _keys(prefix: str, name: str) -> tuple[str, ...]:
+    return tuple(each + name for each in known_prefixes(prefix))
+
+
 def _label(obj: ReducedObject, prefix: str, name: str) -> tuple[str | None, str]:
     """Return a label of ours and a complaint: the configured prefix wins, the other known one is read as well."""
     labels = obj.metadata.labels
-    keys = [each + name for each in known_prefixes(prefix)]
-    values = [labels[key] for key in keys if key in labels]
+    values = [labels[key] for key in _keys(prefix, name) if key in labels]
     if not values:
         return None, ""
-    if prefix + name in labels and any(value != values[0] for value in values):
+    if len(values) > 1 and prefix + name in labels and any(value != values[0] for value in values):
         return values[0], f"label {name} has different values under two prefixes; {prefix}{name} wins"
     return values[0], ""
 

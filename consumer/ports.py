@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import Any, Protocol
 
 from consumer.actions import CreateRecord, UpdateRecord
-from consumer.observation import Observation
+from consumer.observation import LastEvent, Observation
 from consumer.records import Record
 from shared.objects import ObjectKey
 
@@ -68,8 +68,8 @@ class Kubernetes(Protocol):
 class LastEvents(Protocol):
     """The stream as a memory."""
 
-    async def last(self, key: ObjectKey) -> Observation | None:
-        """Return what the last event of an object showed, or None when the stream holds none."""
+    async def last(self, key: ObjectKey) -> LastEvent | None:
+        """Return the last event of an object, or None when the stream holds none."""
 
 
 class Live(Protocol):

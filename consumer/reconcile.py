@@ -14,11 +14,13 @@ import msgspec
 from msgspec.structs import replace
 
 from consumer.act import Actor, Outcome
+from consumer.actions import DeferPatch, PatchObject
 from consumer.freshness import Order, compare
 from consumer.lookup import Lookup
 from consumer.memory import Inputs, Known, Memory, inputs_of
 from consumer.observation import Observation, want
 from consumer.plan import Facts, PlanSettings, Records, is_stale, leave, plan, questions, write_back
+from consumer.retelling import no_older
 from consumer.strays import Strays
 from shared.errors import ConflictError, PermanentError, TransientError
 from shared.objects import ObjectKey, is_registry_id
@@ -32,13 +34,16 @@ LookAgain = Callable[[ObjectKey, float], None]  # look at the live object after 
 class How(msgspec.Struct, frozen=True):
     """What is known of an observation beside itself.
 
-    `creates_first`: the object was just created before our eyes, so a record cannot exist. `forced`: read the registry
-    even if the object is as it was. `is_look`: it was read from the API server, not told by an event.
+    `creates_first`: the object was just created before our eyes, so a record cannot exist. `is_look`: it is not an
+    event at its turn, but the live object, looked at for an id that is due; or, `forced`, what the last event told,
+    said again (`retelling.py`): then the registry is read even if the object is as it was. `moved_on`: the live object
+    is not as that event told, so its id is left to the event that is still to come.
     """
 
     creates_first: bool = False
     forced: bool = False
     is_look: bool = False
+    moved_on: bool = False
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -99,13 +104,16 @@ class Reconciler:
         """Decide by these settings from now on."""
         self._settings = settings
 
+    @property
+    def prefix(self) -> str:
+        """The configured prefix of our labels."""
+        return self._settings.prefix
+
     async def reconcile(self, seen: Observation, how: How) -> Result:
         """Do what the observation asks for. Raises the errors of the adapters; then nothing is remembered."""
         known = self.memory.get(seen.uid)
         if how.is_look and not how.forced:
             return await self._write_due(seen, known)
-        if how.is_look and not self._is_told(seen):
-            return Result("noop")
         if known is None:
             return await self._apply(seen, how, None)
         order = compare(seen.freshness, known.freshness)
@@ -121,14 +129,10 @@ class Reconciler:
         word = "duplicate" if order is Order.SAME else "noop"
         return Result(word, known.rejections, settles=True, told=known.buried)
 
-    def _is_told(self, live: Observation) -> bool:
-        """Whether an event has named the model that the live object carries.
-
-        One that none has named yet has its event still to come, and leaves the record to it: later events would not
-        know that there is one to close.
-        """
-        model = want(live, self._settings.prefix).model
-        return model is None or not is_registry_id(model) or model in live.models
+    def has_handled(self, seen: Observation) -> bool:
+        """Whether this state was the last one handled, as far as is remembered."""
+        known = self.memory.get(seen.uid)
+        return known is not None and (known.freshness, known.digest) == (seen.freshness, seen.digest)
 
     async def _write_due(self, live: Observation, known: Known | None) -> Result:
         """Write the id that is due, judged from the live object, and nothing else.
@@ -198,16 +202,20 @@ class Reconciler:
     ) -> Result:
         """Make the object's own registry true, and the object carry its record's id."""
         records = {} if how.creates_first else await self._read(seen, lookup, closed)
-        if is_stale(seen, records, self._settings):
+        if self._is_stale(seen, how, records):
             return Result("stale")
         try:
-            outcome = await self._perform(seen, lookup, records)
+            outcome = await self._perform(seen, how, lookup, records)
         except ConflictError as error:
             # What we wanted to create is there: our own, from a try whose answer was lost, or somebody else's.
             records = await self._read(seen, lookup, frozenset())
-            if is_stale(seen, records, self._settings):
+            if self._is_stale(seen, how, records):
                 return Result("stale")
-            outcome = await self._perform_again(seen, lookup, records, error)
+            try:
+                outcome = await self._perform(seen, how, lookup, records)
+            except ConflictError:
+                taken = f"name or externalId of the record of {seen.key} (uid {seen.uid}) is taken by something else"
+                raise PermanentError(taken) from error
         model = want(seen, self._settings.prefix).model
         current = records.get(model) if model is not None else None
         record_id = outcome.record_id or (current.id if current else None)
@@ -229,19 +237,21 @@ class Reconciler:
         skipped = closed - {model} if model is not None or seen.lives else frozenset[str | None]()
         return await lookup.records(seen, [each for each in models if each not in skipped])
 
-    async def _perform(self, seen: Observation, lookup: Lookup, records: Records) -> Outcome:
-        facts = await lookup.facts(questions(seen, records, self._settings))
-        return await self._actor.perform(plan(seen, records, facts, self._settings), seen, lookup.place)
+    def _as_sure(self, seen: Observation, how: How, records: Records) -> Observation:
+        """Return a state as fresh as we are sure of it: what the live object has just confirmed is no old news."""
+        is_confirmed = how.is_look and how.forced and not how.moved_on
+        return no_older(seen, records, self._settings.us.cluster_id) if is_confirmed else seen
 
-    async def _perform_again(
-        self, seen: Observation, lookup: Lookup, records: Records, conflict: ConflictError
-    ) -> Outcome:
-        """Perform with what is really there. Raises PermanentError when that collides with what cannot be found."""
-        try:
-            return await self._perform(seen, lookup, records)
-        except ConflictError:
-            taken = f"name or externalId of the record of {seen.key} (uid {seen.uid}) is taken by something else"
-            raise PermanentError(taken) from conflict
+    def _is_stale(self, seen: Observation, how: How, records: Records) -> bool:
+        return is_stale(self._as_sure(seen, how, records), records, self._settings)
+
+    async def _perform(self, seen: Observation, how: How, lookup: Lookup, records: Records) -> Outcome:
+        seen = self._as_sure(seen, how, records)
+        facts = await lookup.facts(questions(seen, records, self._settings))
+        actions = plan(seen, records, facts, self._settings)
+        if how.moved_on:
+            actions = tuple(each for each in actions if not isinstance(each, PatchObject | DeferPatch))
+        return await self._actor.perform(actions, seen, lookup.place)
 
     def _remember(self, seen: Observation, outcome: Outcome, standing: _Standing) -> None:
         inputs = inputs_of(replace(seen, passed=()), self._settings)

@@ -18,14 +18,13 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from consumer.actions import Action, CreateRecord, DeferPatch, PatchObject, UpdateRecord
-from consumer.freshness import Order, compare
 from consumer.looks import RecordRef
 from consumer.observation import Observation, want
 from consumer.plan import ELSEWHERE, FORGOTTEN, Facts, PlanSettings, Records, leave, plan
 from consumer.records import Record
+from consumer.retelling import no_older
 from consumer.shelf import Shelf, is_ours
 from shared.events import SyncMarker
 from shared.objects import Kind, ObjectKey
@@ -111,7 +110,7 @@ class Comparison:
         for name in self._shelves:
             left = self._left(seen, name, home, here)
             why = FORGOTTEN if name == home or not labelled else ELSEWHERE
-            for action in leave(_no_older(seen, left), left, self._settings, why):
+            for action in leave(self._no_older(seen, left), left, self._settings, why):
                 repairs.append(f"{_repair(action)} (in {name})")
                 refs += [RecordRef(name, seen.uid, model) for model, each in left.items() if each.id == action.id]
                 undeploys = undeploys or _undeploys(action, left)
@@ -154,7 +153,7 @@ class Comparison:
     def _planned(self, seen: Observation, here: Records, facts: Facts) -> list[Action]:
         """Return the effects that `plan` wants, but those on records that do not say that they are ours."""
         strangers = {each.id for each in here.values() if not is_ours(each, self._settings.us.cluster_id)}
-        actions = plan(_no_older(seen, here), here, facts, self._settings)
+        actions = plan(self._no_older(seen, here), here, facts, self._settings)
         return [action for action in actions if type(action) in _VERBS and _touched(action) not in strangers]
 
     def _left(self, seen: Observation, name: str, home: str | None, here: Records) -> dict[str, Record]:
@@ -169,6 +168,9 @@ class Comparison:
             for record in self._shelves[name].about(seen.uid)
             if record.model_id not in own and record != here.get(record.model_id)
         }
+
+    def _no_older(self, seen: Observation, records: Records) -> Observation:
+        return no_older(seen, records, self._settings.us.cluster_id)
 
     def _reason(self, seen: Observation, actions: list[Action], here: Records) -> Reason:
         effects = [action for action in actions if not isinstance(action, DeferPatch)]
@@ -254,17 +256,3 @@ def _undeploys(action: Action, here: Records) -> bool:
     if not isinstance(action, UpdateRecord) or action.deployed:
         return False
     return any(each.id == action.id and each.deployed is not False for each in here.values())
-
-
-def _no_older(seen: Observation, records: Records) -> Observation:
-    """Return what was seen, as fresh as its records.
-
-    They may have been written from a look at the live object, which had moved on in what is not published.
-    """
-    for record in records.values():
-        stamp = record.stamp
-        if stamp is None or (stamp.epoch, stamp.deleted) != (seen.freshness.epoch, seen.freshness.deleted):
-            continue
-        if compare(seen.freshness, stamp.freshness) is Order.OLDER:
-            seen = replace(seen, freshness=stamp.freshness)
-    return seen

@@ -4,7 +4,8 @@ The rules are those of client-go's work queue, with a slot for each uid:
 
 - one message of an object is at hand at any time;
 - a newer state of the same uid and registered model replaces the waiting one, which leaves it the version it carried; a
-  state of another model does not, because each model's deployment has a record of its own, however short it was;
+  state of another model does not, because each model's deployment has a record of its own, however short it was (but
+  nothing waits for one whose registry cannot be found);
 - several uids of one name run in the order in which they came (the old one's end before the new one's beginning);
 - the first message of a quiet uid is handled at once, the next one `pause_s` after that handling began: a quarter of
   all events have a successor within 0.1 s;
@@ -69,7 +70,11 @@ class WorkQueue:
         if newest is not None and self._replaces(work, newest):
             if not _take_over(work, newest, self._prefix):
                 superseded.append(newest)
-            lane.waiting[places[-1]] = work
+            if work.seen is None:  # a look is answered after the events that came before it
+                del lane.waiting[places[-1]]
+                lane.waiting.append(work)
+            else:
+                lane.waiting[places[-1]] = work
         else:
             lane.waiting.append(work)
         self._arm(work.key, lane, now)
@@ -138,8 +143,8 @@ class WorkQueue:
         return waiting + [lane.at_hand for lane in lanes if lane.at_hand is not None]
 
     def _replaces(self, newer: Work, older: Work) -> bool:
-        """Whether nothing is lost when only the newer one of two states of a uid is handled."""
-        if newer.seen is None or older.seen is None:
+        """Whether nothing is lost when only the newer one of two states of a uid is handled, or nothing but in vain."""
+        if newer.seen is None or older.seen is None or older.yields:
             return True
         return want(newer.seen, self._prefix).model == want(older.seen, self._prefix).model
 

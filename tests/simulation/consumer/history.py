@@ -22,6 +22,7 @@ MISFORTUNES: Mapping[str, tuple[Deed, int]] = {
     "periodic list": (World.relist, 1),
     "backup": (World.back_up, 1),
     "etcd restored": (World.restore, 1),
+    "kind uninstalled": (World.uninstall_a_kind, 1),
     "poison": (World.poison, 1),
     "another cluster's record": (World.foreign_record, 1),
 }

@@ -1,6 +1,6 @@
 """What the consumer does not promise: each known limit by its name in docs/consumer-simulation.md, as narrow as can be.
 
-`claims.py` leaves these out and nothing else; `test_consumer_limits.py` shows each.
+`claims.py` leaves these out and nothing else; `test_consumer_limits.py` shows those for which a seed is known.
 """
 
 from typing import TYPE_CHECKING
@@ -12,20 +12,12 @@ if TYPE_CHECKING:
     from tests.simulation.consumer.world import World
 
 
-def looked_ahead(world: "World", truth: "Truth") -> bool:
-    """Known limit: a look tells the history a state whose event is still to come, and an end with what was told last.
-
-    So the history may name versions in another order, or one of them twice.
-    """
-    return truth.key in world.looked
-
-
 def passed_over(world: "World", truth: "Truth") -> bool:
     """Known limit: a state that is met after a newer one is old news, and nothing tells its model or version.
 
-    So it is when a producer says it late, or a delivery was lost, or as `looked_ahead` says.
+    So it is when a producer says it late, or a delivery was lost. What a late request wrote over is lost likewise.
     """
-    if looked_ahead(world, truth):
+    if truth.uid in world.overtaken:
         return True
     highest: said.Freshness = (0, False, 0)
     lost = {sequence for durable in world.broker.durables for sequence in durable.lost}
@@ -37,6 +29,15 @@ def passed_over(world: "World", truth: "Truth") -> bool:
             return True
         highest = freshness
     return False
+
+
+def torn(world: "World", truth: "Truth") -> bool:
+    """Known limit: after an end between closing a former model's record and writing that of its own, versions lack.
+
+    The former one's record says the last of several states that were handled as one; those before it are old news to
+    the next owner, and their versions were not yet in any history.
+    """
+    return truth.uid in world.torn
 
 
 def overtaken(world: "World", truth: "Truth") -> bool:
@@ -69,10 +70,11 @@ def undone_unseen(world: "World", truth: "Truth") -> bool:
     return (truth.event.epoch, int(truth.event.resource_version)) < world.patched.get(truth.uid, (0, 0))
 
 
-def dead_letter_unsure(world: "World", truth: "Truth") -> bool:
-    """Known limit: dead letters have no freshness; a late request may bury or clear after the next owner did.
+def due_forgotten(world: "World", truth: "Truth") -> bool:
+    """Known limit: that an id is due is remembered by the shard's owner only; after its end the sweep finds it."""
+    return truth.uid in world.due_forgotten
 
-    The owners of one name share a dead letter, too: a redelivered event of an earlier one may bury or clear it.
-    """
-    told = (one.event for one in world.broker.told if one.event is not None and one.key == truth.key)
-    return truth.key in world.buried_late or any(event.uid != truth.uid for event in told)
+
+def dead_letter_unsure(world: "World", truth: "Truth") -> bool:
+    """Known limit: dead letters have no freshness; a late request may bury or clear after the next owner did."""
+    return truth.key in world.buried_late

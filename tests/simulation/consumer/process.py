@@ -112,10 +112,10 @@ class Process:
         custody = Custody(self.fence, Suspects(self.fence, Nobody()))
         self.worker = Worker(WorkQueue(world.settings.prefix), custody)
         actor = Actor(KubernetesWire(self), world.settings, self.fence.check, lambda _: None)
-        reconciler = Reconciler(actor, Registries(self), world.settings, self.worker.look_again)
+        self._reconciler = Reconciler(actor, Registries(self), world.settings, self.worker.look_again)
         hooks = Hooks(world.chance.random, world.now, self._on_result)
         dead_letters = FencedDeadLetters(DeadLettersWire(self), self.fence)
-        self.handler = Handler(reconciler, Sources(LastEventsWire(self), actor.live), dead_letters, hooks)
+        self.handler = Handler(self._reconciler, Sources(LastEventsWire(self), actor.live), dead_letters, hooks)
         self._context = copy_context()
         self._context.run(OWNER.set, self)
         self._context.run(self._start)
@@ -127,6 +127,10 @@ class Process:
     def pull(self) -> None:
         """Take the shard over, or begin anew after a reconnect."""
         self.durable.reset(lambda stored, count: self._context.run(self._take, stored, count))
+
+    def due(self) -> set[str]:
+        """Return the uids whose id it still has to write."""
+        return {uid for uid, (known, _) in self._reconciler.memory._known.items() if known.due}
 
     def lose(self) -> None:
         """Find that another one owns the shard now, as `intake.py` does."""

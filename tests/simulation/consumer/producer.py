@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.events import Event, EventType, encode
-from shared.objects import ObjectKey
+from shared.objects import Kind, ObjectKey
 from shared.subjects import shard_of
 from tests.simulation.consumer.cluster import Living
 from tests.simulation.consumer.process import CLUSTER_ID
@@ -73,6 +73,16 @@ class Producer:
             if known is None or (known.digest, known.epoch, known.deleted) != (digest, self.epoch, False) or not right:
                 what = EventType.CREATED if known is None else EventType.UPDATED
                 self._say(what, key, living, last.sequence if last else 0)
+
+    def kind_absent(self, kind: Kind) -> None:
+        """Find a kind uninstalled, and say the ends that a person has released.
+
+        No list proves them, so each is said at the last known resourceVersion: only that it is an end makes it news.
+        """
+        for said in list(self._said.values()):
+            if said.key.kind is kind and not said.deleted:
+                last = self._world.broker.last(self._world.subjects.event(said.key))
+                self._say(EventType.DELETED, said.key, said.living, last.sequence if last else 0)
 
     def restored(self) -> None:
         """Notice that etcd was put back: a new epoch, everything is said anew, what was under way is dropped."""

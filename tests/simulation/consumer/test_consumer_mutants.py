@@ -7,10 +7,11 @@ kill it.
 import pytest
 from msgspec.structs import replace
 
-from consumer import act, freshness, plan, reconcile, workqueue
+from consumer import act, freshness, handle, plan, reconcile, retelling, workqueue
 from consumer.handle import Handler
 from consumer.reconcile import Reconciler
 from consumer.registry import ModelRegistry
+from consumer.retelling import Retold
 from consumer.verdict import Ack
 from consumer.work import Work
 from shared.errors import TransientError
@@ -73,7 +74,7 @@ def without_deleted_in_freshness(patch):
         return real(replace(state, deleted=False), replace(other, deleted=False))
 
     real = freshness.compare
-    for module in (plan, reconcile, workqueue):
+    for module in (plan, reconcile, retelling, workqueue):
         patch.setattr(module, "compare", compare)
 
 
@@ -112,6 +113,17 @@ def without_the_uid_in_the_patch(patch):
     patch.setattr(act, "patch_operations", operations)
 
 
+def with_looks_that_record_what_no_event_has_told(patch):
+    def as_it_stands(last, live, _prefix):
+        return Retold(live or replace(last, freshness=replace(last.freshness, deleted=True)), moved_on=False)
+
+    patch.setattr(handle, "retold", as_it_stands)
+
+
+def with_looks_that_come_before_their_turn(patch):
+    patch.setattr(Reconciler, "has_handled", lambda *_: True)
+
+
 MUTANTS = [
     with_a_seen_set,
     with_a_create_after_a_failed_find,
@@ -121,6 +133,8 @@ MUTANTS = [
     with_memory_before_the_effect,
     without_the_records_of_former_models,
     without_the_uid_in_the_patch,
+    with_looks_that_record_what_no_event_has_told,
+    with_looks_that_come_before_their_turn,
 ]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from consumer.exchange import REQUEST_MIN_S, REQUEST_TIMEOUT_S, Budget
-from consumer.observation import Observation, observe
+from consumer.observation import LastEvent, observe
 from consumer.registry_errors import Answer, Request, RequestKind, classify
 from shared import events
 from shared.errors import BadEventError, ConflictError, IsvcSyncError, TransientError, UnreachableError
@@ -134,14 +134,15 @@ class KubernetesWire(Wire):
 class LastEventsWire(Wire):
     """Implements the port `LastEvents`."""
 
-    async def last(self, key: ObjectKey) -> Observation | None:
-        def serve(_: bool) -> Observation | None:
+    async def last(self, key: ObjectKey) -> LastEvent | None:
+        def serve(_: bool) -> LastEvent | None:
             stored = self.world.broker.last(self.world.subjects.event(key))
             if stored is None:
                 return None
             try:
                 event = events.decode(stored.headers)
-                return observe(event, msgspec.json.decode(stored.body, type=ReducedObject))
+                seen = observe(event, msgspec.json.decode(stored.body, type=ReducedObject))
+                return LastEvent(seen, stored.sequence)
             except (BadEventError, msgspec.DecodeError):
                 return None
 

@@ -29,7 +29,7 @@ from tests.simulation.consumer.loop import VirtualLoop
 from tests.simulation.consumer.process import CLUSTER_ID, Process
 from tests.simulation.consumer.producer import Producer
 from tests.simulation.consumer.registry import REFUSING, STOPPED, Registry, Said
-from tests.simulation.consumer.truth import overwrites_newer
+from tests.simulation.consumer.truth import overwrites_newer, torn
 from tests.simulation.histories import NOTHING
 
 SHARDS = 2
@@ -62,7 +62,8 @@ class World:
         self.landed_late: dict[str, list[Said]] = {}  # what requests that nobody waited for have written, by uid
         self.foreign: dict[int, Row] = {}  # records of another cluster, as they are
         self.buried_late: set[ObjectKey] = set()  # whose dead letter a late request has changed
-        self.looked: set[ObjectKey] = set()
+        self.torn: set[str] = set()  # uids of which a state was in a former model's record, and not yet in its own
+        self.due_forgotten: set[str] = set()  # uids whose id was due when the owner of their shard ended
         self.poisoned: set[ObjectKey] = set()
         self.patched: dict[str, tuple[int, int]] = {}  # uid -> epoch and resourceVersion of our last write to it
         self._backup = (dict(self.cluster.objects), self.cluster.version)
@@ -143,6 +144,7 @@ class World:
         uid = uid_of(after)
         if late:
             self.landed_late.setdefault(uid, []).append(Said(after))
+            self.loop.call_soon(self._note_the_torn)
         if before is None or not overwrites_newer(Said(before), Said(after)):
             return
         self.chance.met("older over newer")
@@ -161,6 +163,19 @@ class World:
             return NOTHING
         self.cluster.objects, self.cluster.version = dict(objects), version
         self.producer.restored()
+        return None
+
+    def uninstall_a_kind(self) -> object:
+        """A kind goes, with all its objects, while no producer watches; the next one finds it gone. It comes again."""
+        kinds = sorted({key.kind for key in self.cluster.objects})
+        if not kinds:
+            return NOTHING
+        kind = self.chance.choice(kinds)
+        for key in [key for key in self.cluster.objects if key.kind is kind]:
+            self.cluster.delete(key)
+        self.producer.away = False
+        self.producer.kind_absent(kind)
+        self.producer.relist()
         return None
 
     # what happens to the stream
@@ -183,19 +198,27 @@ class World:
         return None
 
     def look_at_what_goes(self) -> object:
-        """An object changes and goes, and a look finds that out before its events are published."""
+        """An object changes and goes, and a look finds that out before its events are published.
+
+        While no producer watches, it changes and changes back, and is looked at in between.
+        """
         keys = sorted(key for key, living in self.cluster.objects.items() if not living.content.going)
-        if not keys or self.producer.away:
+        if not keys:
             return NOTHING
         key = self.chance.choice(keys)
+        before = self.cluster.objects[key]
         self.producer.lag(self.chance.between(0.0, 4.0))
-        self.change(key, **a_change(self.chance, self.cluster.objects[key].content))
-        self.delete(key)
+        for _ in range(2):
+            self.change(key, **a_change(self.chance, self.cluster.objects[key].content))
+        if not self.producer.away:
+            self.delete(key)
         self.ask_for_look(key)
+        if self.producer.away:
+            self.loop.run_for(self.chance.choice((0.3, 1.0, 4.0)))
+            self._undo(key, before)
         return None
 
     def ask_for_look(self, key: ObjectKey) -> None:
-        self.looked.add(key)
         self.broker.store(shard_of(key, SHARDS), self.subjects.look(key), {}, b"", key)
 
     def poison(self) -> object:
@@ -237,6 +260,10 @@ class World:
         self.foreign[row.id] = row
         return None
 
+    def _note_the_torn(self) -> None:
+        """Note of which uids a state has closed a former model's record, and is not yet in that of its own model."""
+        self.torn |= torn(self.broker.told, self.registry.rows())
+
     def _records_of(self, uid: str) -> list[Said]:
         return [said for said in self.registry.rows() if uid_of(said.row) == uid]
 
@@ -258,6 +285,8 @@ class World:
         """End a process; another one takes over from the ack floor, with nothing in its memory."""
         if process.dead:
             return
+        self.due_forgotten |= process.due()
+        self._note_the_torn()
         process.die()
         if self.owners[process.shard] is process:
             self.owners[process.shard] = None
@@ -269,6 +298,8 @@ class World:
         owner = self.chance.choice(self.owners)
         if owner is None:
             return NOTHING
+        self.due_forgotten |= owner.due()
+        self._note_the_torn()
         owner.lose()
         self.owners[owner.shard] = None
         with self.loop.running():

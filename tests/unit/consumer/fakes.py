@@ -12,7 +12,7 @@ from consumer.actions import CreateRecord, UpdateRecord
 from consumer.discovery import asked_of
 from consumer.environments import Environments, Place
 from consumer.lookup import Lookup
-from consumer.observation import Observation
+from consumer.observation import LastEvent, Observation
 from consumer.plan import PlanSettings
 from consumer.reconcile import Registries
 from consumer.records import Record
@@ -221,13 +221,15 @@ class FakeKubernetes(Trouble):
 
 
 class FakeEvents:
-    """Implements the port `LastEvents`."""
+    """Implements the port `LastEvents`. `sequence` is the place of all of them."""
 
     def __init__(self) -> None:
         self.by_key: dict[ObjectKey, Observation] = {}
+        self.sequence = 0
 
-    async def last(self, key: ObjectKey) -> Observation | None:
-        return self.by_key.get(key)
+    async def last(self, key: ObjectKey) -> LastEvent | None:
+        seen = self.by_key.get(key)
+        return LastEvent(seen, self.sequence) if seen is not None else None
 
 
 class FakeDeadLetters(Trouble):

@@ -7,19 +7,20 @@ from msgspec.structs import replace
 
 from consumer.verdict import Ack, Bury, Retry
 from consumer.work import look_later, receive
-from shared.errors import ConflictError, NotSentError, PermanentError, TransientError, UnreachableError
+from shared.errors import ConflictError, NotSentError, PermanentError, TransientError, UnreachableError, UnsettledError
 from shared.events import EventType
 from shared.objects import ModelCopies, ModelStatus
 from tests.unit.consumer.deliveries import CLUSTER_ID, SUBJECTS, event_work, look_work
 from tests.unit.consumer.fakes import (
     FakeMessage,
 )
-from tests.unit.consumer.handling import LATER, World
+from tests.unit.consumer.handling import World
 from tests.unit.consumer.worlds import (
     ID,
     KEY,
     MODEL,
     READY,
+    SEEN,
     UID,
     VERSION,
     an_object,
@@ -65,6 +66,16 @@ async def test_what_is_held_back_counts_as_no_attempt_and_fills_no_log(world, ca
             work.attempt += 1  # as the queue does
     assert (work.attempt, work.message.answers, set(world.words)) == (2, [], {"held"})
     assert caplog.records == []
+
+
+async def test_what_nobody_can_place_gives_way_to_a_newer_state_until_it_can_be_placed(world):
+    work = event_work()
+    world.registry.fail("find_record", UnsettledError("several registries"))
+    await world.handle(work)
+    assert work.yields
+    world.registry.fail("find_record", TransientError("away"))
+    await world.handle(work)
+    assert not work.yields
 
 
 async def test_a_conflict_is_looked_at_again_soon(world):
@@ -190,6 +201,28 @@ async def test_a_complaint_is_not_cleared_by_a_plan_that_complains_again(world):
     assert world.dead_letters.calls["clear"] == 0
 
 
+def of_uid(uid, obj, sequence):
+    return event_work(replace(obj, metadata=replace(obj.metadata, uid=uid)), sequence=sequence)
+
+
+@pytest.mark.parametrize("early", [UNKNOWN_MODEL, an_object()], ids=["complains", "does not"])
+@pytest.mark.parametrize("late", [UNKNOWN_MODEL, an_object()], ids=["complains", "does not"])
+async def test_an_earlier_owner_of_the_name_has_no_say_in_its_dead_letter(world, early, late):
+    for work in (of_uid("early", early, 1), of_uid("late", late, 2)):
+        world.events.sequence = work.message.sequence
+        await world.handle(work)
+    after = dict(world.dead_letters.entries)
+    assert (KEY in after) is (late is UNKNOWN_MODEL)
+    again = of_uid("early", early, 1)
+    assert await world.handler.handle(again) == Ack()
+    assert world.dead_letters.entries == after
+
+
+async def test_a_lagging_replica_that_knows_an_earlier_owner_only_holds_up_no_complaint(world):
+    world.events.by_key[KEY], world.events.sequence = of_uid("early", an_object(), 1).seen, 1
+    assert isinstance(await world.handler.handle(of_uid("late", UNKNOWN_MODEL, 2)), Bury)
+
+
 async def test_clearing_that_fails_is_tried_again_until_it_is_done(world):
     await world.handle(event_work(UNKNOWN_MODEL))
     world.dead_letters.fail("clear", UnreachableError("broker away"))
@@ -220,31 +253,111 @@ async def test_an_answer_that_does_not_leave_is_the_callers_and_the_message_will
 # --- looks ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_look_reconciles_the_live_object(world):
+async def test_a_look_says_again_what_the_last_event_told(world):
     world.events.by_key[KEY] = seen(an_object(version="10"))
-    world.kubernetes.put(an_object({MODEL: "1", VERSION: "12"}, version="20"))
+    world.kubernetes.put(an_object(version="20"))
     work = look_work()
     assert await world.handle(work) == Ack()
     assert work.message.answers == ["ack"]
-    assert world.registry.only.version_id == "12"
-    assert world.kubernetes.labels(KEY)[ID] == world.registry.only.id
+    record = world.registry.only
+    assert (record.version_id, record.stamp.resource_version, record.stamp.history[0].time) == ("11", "10", SEEN)
+    assert world.kubernetes.labels(KEY)[ID] == record.id
 
 
-async def test_a_look_at_an_object_that_is_gone_ends_its_record(world):
+async def test_a_look_records_no_state_that_no_event_has_told_and_writes_no_id_to_it(world):
+    world.events.by_key[KEY] = seen(an_object(version="10"))
+    world.kubernetes.put(an_object({MODEL: "2", VERSION: "21"}, version="20"))
+    assert await world.handle(look_work()) == Ack()
+    assert (world.registry.only.model_id, world.registry.only.stamp.resource_version) == ("1", "10")
+    assert ID not in world.kubernetes.labels(KEY)
+
+
+async def test_a_change_that_is_taken_back_before_it_is_told_leaves_nothing_that_events_cannot_undo(world):
+    """A look in between must not record what nobody will contradict: the producer has nothing to publish."""
+    await world.handle(event_work(an_object(version="10")))
+    world.kubernetes.put(an_object({MODEL: "1", VERSION: "12"}, version="20"))
+    await world.handle(look_work(sequence=2))
+    world.kubernetes.put(an_object(version="30"))
+    await world.handle(event_work(carrying(an_object(version="15"), world.registry.only.id), sequence=3))
+    assert world.words[-1] != "stale"
+    assert [change.version for change in world.registry.only.stamp.history] == ["11"]
+
+
+async def test_a_look_writes_the_id_that_the_live_object_has_lost(world):
+    last = seen(carrying(an_object(version="10"), "7"))
+    world.events.by_key[KEY] = last
+    world.registry.put(record_of(last))
+    world.kubernetes.put(an_object(version="20"))
+    await world.handle(look_work())
+    assert world.kubernetes.labels(KEY)[ID] == "7"
+    assert world.registry.writes == 0
+
+
+async def test_a_look_sets_right_what_is_newer_than_the_last_event_when_the_object_is_as_that_says(world):
+    """The stream has lost the event from which the record was written, or a look of an earlier release wrote it."""
+    last = seen(carrying(an_object(version="10"), "7"))
+    world.events.by_key[KEY] = last
+    world.registry.put(record_of(seen(an_object({MODEL: "1", VERSION: "12"}, version="20"))))
+    world.kubernetes.put(carrying(an_object(version="30"), "7"))
+    for _ in range(2):
+        await world.handle(look_work())
+        assert (world.registry.only.version_id, world.registry.only.stamp.resource_version) == ("11", "20")
+        world.registry.put(record_of(seen(an_object({MODEL: "1", VERSION: "12"}, version="20"))))
+
+
+async def test_a_look_leaves_what_is_newer_than_the_last_event_when_the_object_has_moved_on(world):
+    world.events.by_key[KEY] = seen(an_object(version="10"))
+    world.registry.put(record_of(seen(an_object({MODEL: "1", VERSION: "12"}, version="20"))))
+    world.kubernetes.put(an_object({MODEL: "1", VERSION: "12"}, version="20"))
+    await world.handle(look_work())
+    assert (world.registry.writes, world.words) == (0, ["stale"])
+
+
+async def test_a_look_leaves_the_end_of_an_object_to_its_event(world):
     last = seen(carrying(an_object(version="10"), "7"))
     world.events.by_key[KEY] = last
     world.registry.put(record_of(last))
     assert await world.handle(look_work()) == Ack()
+    assert (world.registry.only.deployed, world.words) == (True, ["noop"])
+
+
+async def test_a_look_says_an_end_again_that_an_event_told(world):
+    last = seen(carrying(an_object(version="10"), "7"), gone=True)
+    world.events.by_key[KEY] = last
+    world.registry.put(record_of(seen(carrying(an_object(version="10"), "7"))))
+    assert await world.handle(look_work()) == Ack()
+    stamp = world.registry.only.stamp
+    assert (world.registry.only.deployed, stamp.deleted, stamp.undeployed_at) == (False, True, SEEN)
+
+
+async def test_a_look_ends_no_object_that_lives_though_an_event_has_told_its_end(world):
+    last = seen(carrying(an_object(version="10"), "7"))
+    world.events.by_key[KEY] = replace(last, freshness=replace(last.freshness, deleted=True))
+    world.registry.put(record_of(last))
+    world.kubernetes.put(last.obj)
+    await world.handle(look_work())
+    assert (world.registry.writes, world.words) == (0, ["noop"])
+
+
+async def test_a_look_that_comes_before_the_last_event_leaves_the_work_to_that(world):
+    """Those between the two are still to come as well, with versions that belong into the history."""
+    await world.handle(event_work(an_object(version="10")))
+    record = world.registry.only
+    world.registry.put(replace(record, deployed=False))
+    echo = event_work(carrying(an_object(version="11"), record.id), sequence=3)
+    world.events.by_key[KEY], world.events.sequence = echo.seen, 3
+    await world.handler.handle(look_work(sequence=2))
     assert not world.registry.only.deployed
-    assert world.registry.only.stamp.deleted
+    await world.handle(echo)
+    assert world.registry.only.deployed, "though the event says nothing new"
 
 
-async def test_an_end_that_a_look_found_has_the_time_of_the_look(world):
-    await world.handle(event_work(an_object()))
-    world.kubernetes.objects.clear()
-    await world.handler.handle(look_work())
-    (record,) = world.registry.records.values()
-    assert record.stamp.undeployed_at == LATER
+async def test_a_look_works_when_the_last_event_took_the_turn_of_one_before_it(world):
+    await world.handle(event_work(an_object(version="10"), sequence=3))
+    world.registry.put(replace(world.registry.only, deployed=False))
+    world.events.sequence = 3
+    await world.handler.handle(look_work(sequence=2))
+    assert world.registry.only.deployed
 
 
 async def test_the_event_that_we_wrote_to_costs_nothing_when_it_comes_again_before_its_echo(world):
@@ -255,14 +368,14 @@ async def test_the_event_that_we_wrote_to_costs_nothing_when_it_comes_again_befo
     assert world.words[-1] == "duplicate"
 
 
-async def test_a_look_at_an_object_that_was_made_anew_ends_the_old_uids_record(world):
+async def test_a_look_at_an_object_that_was_made_anew_leaves_both_uids_to_their_events(world):
     last = seen(carrying(an_object(version="10"), "7"))
     world.events.by_key[KEY] = last
     world.registry.put(record_of(last))
     young = an_object(version="50")
     world.kubernetes.put(replace(young, metadata=replace(young.metadata, uid="young")))
     await world.handle(look_work())
-    assert not world.registry.only.deployed
+    assert world.registry.writes == 0
     assert ID not in world.kubernetes.labels(KEY)
 
 

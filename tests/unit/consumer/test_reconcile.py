@@ -168,10 +168,10 @@ async def test_a_forced_look_mends_what_was_edited_by_hand(linked):
     assert linked.registry.only.deployed
 
 
-async def test_a_forced_look_leaves_a_model_that_no_event_has_named_to_its_event(linked):
-    """Later events name the models that earlier ones have named: nobody would close a record of another."""
-    moved = seen(an_object({MODEL: "2"}, version="40"), models=("1",))
-    assert await linked.cost_of(moved, FORCED_LOOK) == ("noop", 0, 0, 0)
+@pytest.mark.parametrize("obj", [BEFORE_READY, WHEN_READY], ids=["written", "deferred"])
+async def test_what_is_said_again_of_an_object_that_has_moved_on_leaves_the_id_to_the_event_to_come(world, obj):
+    assert await world.cost_of(seen(obj), replace(FORCED_LOOK, moved_on=True)) == ("applied", 5, 1, 0)
+    assert (world.looks, world.reconciler.memory.deferred()) == ([], 0)
 
 
 async def test_a_record_that_is_gone_is_made_again(linked):

@@ -141,10 +141,41 @@ def test_a_state_of_another_model_ends_the_wait_of_a_failed_one(queue):
     assert queue.next(3.0) is failing
 
 
+def test_nothing_waits_for_a_state_whose_registry_cannot_be_found(queue):
+    failing, newer = of_model(1, "1"), of_model(2, "2")
+    queue.add(failing, 0.0)
+    queue.next(0.0)
+    queue.add(newer, 0.1)
+    failing.yields = True
+    assert queue.again(failing, 0.2, delay_s=60.0) is newer
+    assert queue.next(0.3) is newer
+
+
+def test_a_newer_state_takes_the_place_of_one_that_waits_for_its_registry(queue):
+    failing, newer = of_model(1, "1"), of_model(2, "2")
+    queue.add(failing, 0.0)
+    queue.next(0.0)
+    failing.yields = True
+    queue.again(failing, 0.0, delay_s=60.0)
+    queue.add(newer, 3.0)
+    assert queue.next(3.0) is newer
+    queue.done(newer, 3.0)
+    assert handled(queue) == []
+
+
 def test_a_replaced_look_leaves_that_it_was_forced(queue):
     queue.add(look_work(sequence=1), 0.0)
     queue.add(look_work(sequence=2), 0.0)
     assert queue.next(0.0).forced
+
+
+def test_a_look_that_replaces_one_keeps_no_place_before_the_events_that_came_between(queue):
+    event = small_work(2, sequence=2)
+    for work in (look_work(sequence=1), event):
+        queue.add(work, 0.0)
+    [superseded] = queue.add(look_work(sequence=3), 0.0)
+    assert superseded.message.sequence == 1
+    assert queue.next(0.0) is event
 
 
 def test_a_replaced_creation_leaves_that_no_record_exists_yet(queue):

@@ -1,0 +1,53 @@
+"""What a look does: it says again what the object's last event told, and nothing that no event has told. Pure.
+
+The live object is newer than its last event as long as a change is on its way, and its producer may be down. A record
+of such a state would be undone by nobody when the object goes back to what was told: there is nothing to publish then.
+Later events would be old news to it, and so would be missing from the history. So what is recorded is what was told;
+the live object says whether that still holds, and what writing the id to it would cost.
+"""
+
+import msgspec
+from msgspec.structs import replace
+
+from consumer.discovery import asked_of
+from consumer.freshness import Order, compare
+from consumer.observation import Observation, want
+from consumer.plan import Records
+
+
+class Retold(msgspec.Struct, frozen=True):
+    """What is to be said again. `moved_on`: the object asks for something else by now; its event is still to come."""
+
+    seen: Observation
+    moved_on: bool
+
+
+def retold(last: Observation, live: Observation | None, prefix: str) -> Retold | None:
+    """Return what to say again of the last event, given the live object (None: it is gone).
+
+    None when that would be wrong: the object has ended and no event has told it, or an event has told its end and it
+    lives. The event that is still to come says so. `prefix` is the configured one of our labels.
+    """
+    if last.lives is not (live is not None and live.lives):
+        return None
+    if live is None:
+        return Retold(last, moved_on=False)
+    same = (want(last, prefix), asked_of(last.obj, prefix)) == (want(live, prefix), asked_of(live.obj, prefix))
+    return Retold(replace(last, obj=live.obj) if same else last, moved_on=not same)
+
+
+def no_older(seen: Observation, records: Records, cluster_id: str) -> Observation:
+    """Return what was seen, as fresh as the records that it is known to hold in spite of.
+
+    They may have been written from a state that the stream has lost, or by an earlier release's look. Another
+    cluster's records say nothing: they count another history.
+    """
+    for record in records.values():
+        stamp = record.stamp
+        if stamp is None or stamp.cluster_id != cluster_id:
+            continue
+        if (stamp.epoch, stamp.deleted) != (seen.freshness.epoch, seen.freshness.deleted):
+            continue
+        if compare(seen.freshness, stamp.freshness) is Order.OLDER:
+            seen = replace(seen, freshness=stamp.freshness)
+    return seen

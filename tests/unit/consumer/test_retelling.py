@@ -1,0 +1,92 @@
+"""What a look says again, from an object's last event and the object as it stands."""
+
+import pytest
+from msgspec.structs import replace
+
+from consumer.records import PROPERTY, encode_stamp
+from consumer.retelling import Retold, no_older, retold
+from shared.objects import Condition
+from tests.unit.consumer.worlds import (
+    ID,
+    MODEL,
+    PREFIX,
+    READY,
+    SETTINGS,
+    VERSION,
+    an_object,
+    carrying,
+    record_of,
+    seen,
+)  # fmt: skip
+
+LAST = seen(carrying(an_object(status=READY, version="10"), "7"))
+GONE = seen(LAST.obj, gone=True)
+US = SETTINGS.us.cluster_id
+NOISE = replace(READY, conditions=(*READY.conditions, Condition("IngressReady", "True", "other")))
+
+
+def live(**changes):
+    return seen(an_object(**{"status": READY, "version": "20"} | changes))
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        pytest.param(live(), id="the id is gone"),
+        pytest.param(live(labels={MODEL: "1", VERSION: "11", ID: "8"}), id="another id"),
+        pytest.param(live(status=NOISE), id="what no record tells"),
+    ],
+)
+def test_an_object_that_asks_for_the_same_is_told_as_fresh_as_its_event_and_as_it_stands(now):
+    now = replace(now, digest="v2:another release's")
+    assert retold(LAST, now, PREFIX) == Retold(replace(LAST, obj=now.obj), moved_on=False)
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        pytest.param(live(labels={MODEL: "2"}), id="another model"),
+        pytest.param(live(labels={VERSION: "11"}), id="no model"),
+        pytest.param(live(labels={MODEL: "1", VERSION: "12"}), id="another version"),
+        pytest.param(live(status=replace(READY, url="http://other.example")), id="another url"),
+        pytest.param(live(annotations={"serving.kserve.io/stop": "true"}), id="stopped"),
+        pytest.param(live(annotations={f"{PREFIX}url": "https://other.example"}), id="another registry"),
+    ],
+)
+def test_an_object_that_asks_for_something_else_by_now_is_told_as_its_event_said(now):
+    assert retold(LAST, now, PREFIX) == Retold(LAST, moved_on=True)
+
+
+@pytest.mark.parametrize("now", [None, live(going=True)], ids=["gone", "goes"])
+def test_an_end_that_no_event_has_told_is_left_to_its_event(now):
+    assert retold(LAST, now, PREFIX) is None
+
+
+def test_an_end_that_an_event_told_is_said_again():
+    assert retold(GONE, None, PREFIX) == Retold(GONE, moved_on=False)
+
+
+def test_an_end_that_the_object_contradicts_is_not():
+    assert retold(GONE, live(), PREFIX) is None
+
+
+def test_an_object_that_goes_is_told_while_it_is_there_and_after():
+    goes = seen(an_object(going=True))
+    assert retold(goes, goes, PREFIX) == retold(goes, None, PREFIX) == Retold(goes, moved_on=False)
+
+
+@pytest.mark.parametrize(
+    ("stamped", "version"),
+    [
+        pytest.param({"resource_version": "20"}, "20", id="newer"),
+        pytest.param({"resource_version": "9"}, "10", id="older"),
+        pytest.param({"resource_version": "20", "epoch": 2}, "10", id="another epoch"),
+        pytest.param({"resource_version": "20", "deleted": True}, "10", id="its end"),
+        pytest.param({"resource_version": "20", "cluster_id": "other"}, "10", id="another cluster's"),
+    ],
+)
+def test_what_is_sure_is_no_older_than_what_our_records_say_of_the_same_life(stamped, version):
+    record = record_of(LAST)
+    stamp = replace(record.stamp, **stamped)
+    records = {"1": replace(record, properties={PROPERTY: encode_stamp(stamp)}), "2": replace(record, properties={})}
+    assert no_older(LAST, records, US) == replace(LAST, freshness=replace(LAST.freshness, resource_version=version))
