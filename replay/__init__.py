@@ -11,6 +11,6 @@ upkeep/               what is done to a file as such: redacted, made anonymous, 
 life/                 the life of one object, and why it is not in the registry
 timeline/             a capture as one page for a browser
 target/, pacing       a capture played to real parts, at its own pace or another
-exploring*, shrinking, loop, scheduler
+exploring/
                       a capture in a thousand orders, with crashes and errors; the few lines that matter
 """

@@ -6,7 +6,7 @@ the capture itself shows what became of it (`_Id`).
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -17,9 +17,9 @@ from consumer.freshness import Order, compare
 from consumer.lookup import Lookup
 from consumer.observation import LastEvent, Observation, want
 from consumer.plan import PlanSettings
+from consumer.ports import Registry
 from consumer.writeback import Target, WriteBackForm
 from replay.capture import ONLY_REGISTRY, Captured, Deciding, Header
-from replay.registry import MemoryRegistry
 from shared.errors import ConflictError, PermanentError, TransientError
 from shared.events import EventType
 from shared.objects import ObjectKey
@@ -169,6 +169,14 @@ class Cluster:
         return replace(seen, obj=replace(seen.obj, metadata=changed))
 
 
+class Assuming(Registry, Protocol):
+    """A registry that may be told what exists; see `MemoryRegistry`."""
+
+    @property
+    def assuming(self) -> bool: ...
+    def assume(self, version_id: str, model_id: str) -> None: ...
+
+
 class Registries:
     """What `reconcile.py` asks for registries, by the labels and Services of the capture; else there is one.
 
@@ -179,7 +187,7 @@ class Registries:
         self,
         deciding: Deciding,
         settings: PlanSettings,
-        opened: Callable[[str], MemoryRegistry],
+        opened: Callable[[str], Assuming],
         now: Callable[[], float],
     ) -> None:
         self._deciding = deciding

@@ -146,29 +146,27 @@ def explore(
     repeats it is shown. 2: not a capture, or wrong options. 3: the file was cut;
     up to there it ended as planned. 130: interrupted.
     """
-    from cli.explore import Options, run
+    from cli.replaying.explore import Options, run
 
     raise typer.Exit(run(Options(file=file, seed=seed, seeds=seeds, workers=workers, output=output)))
 
 
 def shrink(  # noqa: PLR0913 - one parameter for each option
     file: Annotated[Path, typer.Argument(help="A capture.", metavar="FILE")],
+    into: Annotated[Path, typer.Argument(help="The capture to make; .gz and .zst compress it.", metavar="OUT")],
     *,
-    into: Annotated[Path, typer.Option("--output", "-o", metavar="OUT", help="The capture to make.")],
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds are tried until one fails.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="The first one.")] = 0,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Consumers, each the owner of a shard.")] = 4,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that exists.")] = False,
-    output: Annotated[Literal["table", "json"], typer.Option("--format", help="How to show what came of it.")] = (
-        "table"
-    ),
+    output: Shown = "table",
 ) -> None:
     """Make a capture that fails in `explore` as small as can be: objects first, then events.
 
     Exit code 0: written; the command that fails with it is shown. 1: no seed fails.
     2: not a capture, or wrong options. 130: interrupted.
     """
-    from cli.shrink import Options, run
+    from cli.replaying.shrink import Options, run
 
     options = Options(file=file, into=into, seed=seed, seeds=seeds, workers=workers, force=force, output=output)
     raise typer.Exit(run(options))

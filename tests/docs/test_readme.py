@@ -15,6 +15,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 PLAN_PAGE = "tests/unit/replay/test_plan_page.py"
 TIMELINE_TEST = "tests/unit/replay/test_timeline_page.py"
+EXPLORE_PAGE = "tests/unit/replay/test_explore_page.py"
 RECORD_PAGE = "tests/integration/replay/test_record_world.py"
 
 # Every command that a page shows as something to type, and what executes it.
@@ -45,6 +46,10 @@ EXECUTED_BY = {
     "isvc-sync stats story.jsonl.zst": RECORD_PAGE,
     "isvc-sync timeline tests/captures/golden/outage.jsonl -o outage.html": TIMELINE_TEST,
     "isvc-sync timeline tests/captures/golden/outage.jsonl -o changes.html --only team-a/changes": TIMELINE_TEST,
+    "isvc-sync explore tests/captures/golden/outage.jsonl --seeds 20 --workers 4": EXPLORE_PAGE,
+    "isvc-sync explore tests/captures/golden/delete-recreate.jsonl --seed 17 --seeds 1 --workers 4 -o json": (
+        EXPLORE_PAGE
+    ),
     "isvc-sync explain team-a/changes --from tests/captures/golden/outage.jsonl": (
         "tests/integration/replay/test_explain_capture.py"
     ),

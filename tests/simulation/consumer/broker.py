@@ -1,9 +1,9 @@
-"""JetStream as a model: the stream, one durable consumer for each shard (`exploring_stream.py`), the dead letters."""
+"""JetStream as a model: stream, one durable for each shard (`replay/exploring/stream.py`), and dead letters."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from replay.exploring_stream import Durable
+from replay.exploring.stream import Durable
 from shared.events import Event
 from shared.objects import ObjectKey
 from tests.simulation.consumer.chance import Chance

@@ -1,5 +1,5 @@
 """The loop of the simulation is the one by which captures are explored."""
 
-from replay.loop import OWNER, VirtualLoop
+from replay.exploring.loop import OWNER, VirtualLoop
 
 __all__ = ["OWNER", "VirtualLoop"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from replay.exploring import Difference, Explorer, Finding
-from replay.shrinking import Shrinker
+from replay.exploring.explorer import Difference, Explorer, Finding
+from replay.exploring.shrinking import Shrinker
 from tests.unit.replay.explored import busy, story_of, with_a_seen_set
 
 

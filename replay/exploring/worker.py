@@ -1,6 +1,6 @@
 """One worker of an exploration, owner of one shard: the consumer's own worker, queue, fence, handler, reconciler. Pure.
 
-Its environment and its memory are its own; what is shared (registries, cluster, stream) is behind `exploring_wire.py`.
+Its environment and its memory are its own; what is shared (registries, cluster, stream) is behind `wire.py`.
 """
 
 import math
@@ -18,8 +18,9 @@ from consumer.verdict import Verdict
 from consumer.work import Work, receive
 from consumer.worker import Custody, Worker
 from consumer.workqueue import WorkQueue
-from replay.exploring_story import Told
-from replay.exploring_wire import (
+from replay.exploring.loop import OWNER
+from replay.exploring.story import Told
+from replay.exploring.wire import (
     AT_HAND,
     Asked,
     DeadLettersWire,
@@ -28,13 +29,11 @@ from replay.exploring_wire import (
     RegistryWire,
     served,
 )
-from replay.loop import OWNER
-from replay.registry import MemoryRegistry
 from replay.surroundings import Registries
 from shared.errors import TransientError
 
 if TYPE_CHECKING:
-    from replay.exploring_world import World
+    from replay.exploring.world import World
 
 KEEP_ALIVE_S: Final = 10.0
 
@@ -127,7 +126,8 @@ class Process:
     def _end_requests(self) -> None:
         """Let what is on the wire land before the next owner begins, or never."""
         for asked in self.under_way.values():
-            asked.timer.cancel()
+            if asked.timer is not None:
+                asked.timer.cancel()
             if asked.lands:
                 served(asked.serve)
         self.under_way.clear()
@@ -140,7 +140,7 @@ class Process:
         AT_HAND.set(str(work.key))
         return await self.handler.handle(work)
 
-    def _opened(self, name: str) -> MemoryRegistry:
+    def _opened(self, name: str) -> RegistryWire:
         return RegistryWire(self, self.world.registry(name))
 
     def _take(self, told: Told, num_delivered: int) -> None:

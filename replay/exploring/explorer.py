@@ -4,7 +4,7 @@
     explorer = Explorer(story, workers=4)
     finding = explorer.explore(17)          # None, or what is wrong
 
-The workers are the consumer's own parts on a clock that jumps (`exploring_worker.py`); `scheduler.py` chooses what
+The workers are the consumer's own parts on a clock that jumps (`worker.py`); `scheduler.py` chooses what
 happens. Only what the consumer promises to survive is injected, so each difference is a finding.
 """
 
@@ -16,9 +16,9 @@ from typing import Final
 
 import msgspec
 
-from replay.exploring_story import Ending, Plan, Story, Told, plan_of
-from replay.exploring_world import RestlessError, World
-from replay.scheduler import Scheduler
+from replay.exploring.scheduler import Scheduler
+from replay.exploring.story import Ending, Plan, Story, Told, plan_of
+from replay.exploring.world import RestlessError, World
 from shared.objects import ObjectKey
 
 NO_RECORD: Final = "no record"

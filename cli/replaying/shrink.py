@@ -1,4 +1,4 @@
-"""`isvc-sync shrink FILE -o OUT`: the few lines of a capture that a failing exploration needs."""
+"""`isvc-sync shrink FILE OUT`: the few lines of a capture that a failing exploration needs."""
 
 import time
 from pathlib import Path
@@ -8,14 +8,14 @@ from msgspec import Struct
 from rich.text import Text
 
 from cli.capture.record import in_the_way
-from cli.explore import command_of
 from cli.output import console, failed, silence_logs, write_json
 from cli.progress import tell
+from cli.replaying.explore import command_of
 from replay.capture import Captured, CaptureError, Facts
-from replay.exploring_story import Story
+from replay.exploring.shrinking import Shrinker, Shrunk
+from replay.exploring.story import Story
 from replay.files import reading, writing
 from replay.plan_text import clean
-from replay.shrinking import Shrinker, Shrunk
 
 COMMAND: Final = "shrink"
 SHRUNK, HOLDS, REFUSED, INTERRUPTED = 0, 1, 2, 130

@@ -5,12 +5,12 @@ from typing import Any, Final
 import msgspec
 
 from consumer.observation import LastEvent
-from replay.exploring_story import Ending, Plan, Story, Told, ending_of
-from replay.exploring_stream import Durable
-from replay.exploring_worker import Process
-from replay.loop import VirtualLoop
+from replay.exploring.loop import VirtualLoop
+from replay.exploring.scheduler import Scheduler
+from replay.exploring.story import Ending, Plan, Story, Told, ending_of
+from replay.exploring.stream import Durable
+from replay.exploring.worker import Process
 from replay.registry import MemoryRegistry
-from replay.scheduler import Scheduler
 from shared.errors import ConflictError
 from shared.objects import ObjectKey
 from shared.subjects import shard_of

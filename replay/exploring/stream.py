@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from replay.loop import VirtualLoop
+from replay.exploring.loop import VirtualLoop
 from shared.objects import ObjectKey
 
 ACK_WAIT_S: Final = 30.0

@@ -11,8 +11,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from replay.capture import Captured
-from replay.exploring import Explorer, Finding
-from replay.exploring_story import Story
+from replay.exploring.explorer import Explorer, Finding
+from replay.exploring.story import Story
 
 T = TypeVar("T")
 _ALONE_MAX: Final = 8  # objects with a difference that are tried alone, before all are halved

@@ -13,8 +13,8 @@ from rich.text import Text
 from cli.output import console, failed, silence_logs, write_json
 from cli.progress import tell
 from replay.capture import CaptureError
-from replay.exploring import Explorer, Finding
-from replay.exploring_story import Plan, Story
+from replay.exploring.explorer import Explorer, Finding
+from replay.exploring.story import Plan, Story
 from replay.files import reading
 from replay.plan_text import ASSUMED, clean
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, TypeVar
 
-from replay.exploring_story import Told
+from replay.exploring.story import Told
 
 T = TypeVar("T")
 

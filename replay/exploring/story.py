@@ -2,8 +2,8 @@
 
 The plan is the sequential one of `planning.py`: every event done before the next, and nothing goes wrong. What a record
 says in the end is compared in the words of `target_outcome.content`: no ids, times as there or not there, and nothing
-of what rides along. Two more things depend on which states a newer one replaced before their turn, because the registry
-can clear neither: the runtime and the version of a record whose last state names none.
+of what rides along. Some more depends on which states a newer one replaced before their turn (`Unsaid`): above all
+runtime and version of a record whose last state names none, since the registry can clear neither.
 """
 
 from collections.abc import Iterable, Mapping
@@ -108,11 +108,13 @@ class Ending(msgspec.Struct, frozen=True):
 class Unsaid(msgspec.Struct, frozen=True):
     """What depends on which states were replaced before their turn, and on who died when: it is not compared.
 
-    `no_runtime`: uid and model wherever the last state of that model names no runtime. `homes`: of each uid that moved
-    between registries, the last one. Its records in others are the sweep's affair (docs/registries.md).
+    `no_runtime`: uid and model wherever the last state of that model names no runtime. `models`: the last one of each
+    uid; whether the object was going when the record of a former one was closed is left open. `homes`: of each uid that
+    moved between registries, the last one. Its records in others are the sweep's affair (docs/registries.md).
     """
 
     no_runtime: frozenset[tuple[str, str]]
+    models: dict[str, str]
     homes: dict[str, str]
 
     def said(self, uid: str, registry: str, environment: str, record: Record) -> dict[str, str] | None:
@@ -122,6 +124,8 @@ class Unsaid(msgspec.Struct, frozen=True):
             del said["runtime"]
         if said.get("modelVersion") == "":
             del said["version"]
+        if self.models.get(uid, record.model_id) != record.model_id:
+            said.pop("deleted", None)
         if uid in self.homes:
             said.pop("history", None)
             return said if self.homes[uid] == registry else None
@@ -158,7 +162,7 @@ def plan_of(story: Story) -> Plan:
     told = _Said(story)
     moved = {uid: names for uid, names in lived.items() if len(names) > 1}
     returned = [uid for uid, names in moved.items() if len(set(names)) < len(names)]
-    unsaid = Unsaid(told.no_runtime, {uid: names[-1] for uid, names in moved.items()})
+    unsaid = Unsaid(told.no_runtime, told.models, {uid: names[-1] for uid, names in moved.items()})
     return Plan(
         ending=ending_of(planner.registries, planner.dead_letters, unsaid),
         assumed={name: registry.assumed for name, registry in planner.registries.items()},
@@ -200,7 +204,8 @@ class _Said:
     def __init__(self, story: Story) -> None:
         self.unread: set[ObjectKey] = set()
         self._newest: dict[str, Freshness] = {}
-        self._models: dict[str, tuple[str, ...]] = {}  # of the newest state
+        self.models: dict[str, str] = {}  # the label of the newest state
+        self._carried_last: dict[str, tuple[str, ...]] = {}
         self._carried: dict[str, set[str]] = {}
         self._late: set[str] = set()
         runtimes: dict[tuple[str, str], str] = {}
@@ -216,16 +221,18 @@ class _Said:
             if newest is not None and compare(seen.freshness, newest) is Order.OLDER:
                 self._late.add(seen.uid)
                 continue
-            self._newest[seen.uid], self._models[seen.uid] = seen.freshness, seen.models
+            self._newest[seen.uid], self._carried_last[seen.uid] = seen.freshness, seen.models
             wanted = want(seen, prefix)
+            self.models.pop(seen.uid, None)
             if wanted.model is not None:
+                self.models[seen.uid] = wanted.model
                 runtimes[seen.uid, wanted.model] = wanted.runtime
         self.no_runtime = frozenset(name for name, runtime in runtimes.items() if not runtime)
 
     @property
     def unrecorded(self) -> set[str]:
         """The known limit `unrecorded_end` of docs/consumer-simulation.md, for what the capture itself tells late."""
-        return {uid for uid in self._late if not self._models[uid] and self._carried[uid]}
+        return {uid for uid in self._late if not self._carried_last[uid] and self._carried[uid]}
 
 
 def _seen(line: Captured) -> Observation | None:

@@ -15,15 +15,15 @@ from consumer.actions import CreateRecord, UpdateRecord
 from consumer.exchange import REQUEST_MIN_S, REQUEST_TIMEOUT_S
 from consumer.observation import LastEvent
 from consumer.records import Record
+from replay.exploring.scheduler import ANSWER_LOST, DIES_AFTER, DIES_BEFORE, DIES_WRITTEN, REFUSED, UNREACHABLE
 from replay.registry import MemoryRegistry
-from replay.scheduler import ANSWER_LOST, DIES_AFTER, DIES_BEFORE, DIES_WRITTEN, REFUSED, UNREACHABLE
 from shared.errors import ConflictError, IsvcSyncError, NotFoundError, TransientError, UnreachableError
 from shared.objects import ObjectKey
 
 if TYPE_CHECKING:
     import asyncio
 
-    from replay.exploring_worker import Process
+    from replay.exploring.worker import Process
 
 T = TypeVar("T")
 AT_HAND: Final[ContextVar[str]] = ContextVar("the object at hand", default="")
@@ -35,8 +35,8 @@ class Asked(msgspec.Struct):
 
     serve: Callable[[], Any]
     answer: "asyncio.Future[Any]"
-    timer: "asyncio.TimerHandle"
     lands: bool  # should its sender be gone before it has arrived
+    timer: "asyncio.TimerHandle | None" = None
 
 
 class Wire:
@@ -61,7 +61,7 @@ class Wire:
         if self._fate.fault(f"{server}: {ANSWER_LOST}", about):
             back_s = math.inf
         if not self._fate.fault(f"{server}: {UNREACHABLE}", about):
-            self._send(Asked(serve, answer, None, self._fate.draw(f"lands {about}") < 0.5), there_s, back_s)  # type: ignore[arg-type]  # the timer is to come
+            self._send(Asked(serve, answer, self._fate.draw(f"lands {about}") < 0.5), there_s, back_s)
         else:
             back_s = math.inf
         if back_s == math.inf:
@@ -115,11 +115,11 @@ def _done(work: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("the registry in memory waits for nothing")
 
 
-class RegistryWire(Wire, MemoryRegistry):
-    """The port `Registry` of one process; the registry itself is everybody's."""
+class RegistryWire(Wire):
+    """Implements the port `Registry`, and `surroundings.Assuming`; the registry itself is everybody's."""
 
     def __init__(self, process: "Process", registry: MemoryRegistry) -> None:
-        Wire.__init__(self, process)
+        super().__init__(process)
         self._registry = registry
 
     @property
