@@ -44,14 +44,15 @@ def replay(  # noqa: PLR0913 - one parameter for each option
     says. 2: not a capture, or wrong options. 3: the file was cut, or a target does
     not answer. 130: interrupted.
     """
-    from cli.replaying import plan as planned
-    from cli.replaying import to as played
-
     chosen: dict[str, Any] = {"file": file, "since": since, "until": until, "only": tuple(only or ()), "output": output}
     if not to:
+        from cli.replaying import plan as planned
+
         raise typer.Exit(planned.run(planned.Options(**chosen, strict=strict)))
     if plan or strict:
         raise typer.BadParameter("--plan and --strict do not go with --to")
+    from cli.replaying import to as played
+
     where: dict[str, Any] = {"to": to, "yes_to": yes_to, "name": name, "cluster_id": cluster_id}
     how: dict[str, Any] = {"speed": speed, "step": step, "keep": keep, "wait_s": wait_s}
     raise typer.Exit(played.run(played.Options(**chosen, **where, **how)))
