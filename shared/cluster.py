@@ -78,6 +78,14 @@ class ClusterConfig(Struct, frozen=True):
     proxy: str | None = None
 
 
+class Context(Struct, frozen=True):
+    """A context of the kubeconfig as written: its name, its API server's URL, and the proxy before that, or ""."""
+
+    name: str
+    server: str
+    proxy: str
+
+
 class _Selected(Struct, frozen=True):
     """The cluster and the user of the chosen context, as written, and the folder of the user's file."""
 
@@ -136,12 +144,20 @@ def load_cluster(
     """
     if settings.kubeconfig is None and "KUBERNETES_SERVICE_HOST" in environ:
         return _in_cluster(settings, environ, service_account)
-    path = settings.kubeconfig or "~/.kube/config"
-    if not any(Path(part).expanduser().is_file() for part in path.split(os.pathsep)):
-        raise SettingsError(
-            f"No cluster is configured: {path} does not exist and this is no pod. Set KUBECONFIG to a kubeconfig file."
-        )
-    return _from_kubeconfig(settings, path)
+    return _from_kubeconfig(settings, _path(settings))
+
+
+def find_context(settings: ClusterSettings) -> Context:
+    """Look up where a context of the kubeconfig leads. Runs no plugin, connects to nothing. Raises SettingsError."""
+    path = _path(settings)
+    try:
+        merged = KubeConfigMerger(path).config
+        loader = KubeConfigLoader(merged, active_context=settings.kube_context, config_base_path=None)
+        chosen = loader.current_context
+        cluster = _Selected.of(merged, chosen["context"]).cluster
+        return Context(str(chosen["name"]), str(cluster["server"]), str(cluster.get("proxy-url") or ""))
+    except (ConfigException, YAMLError, OSError, KeyError, TypeError, ValueError) as error:
+        raise SettingsError(f"KUBECONFIG {path} cannot be used: {error}") from error
 
 
 def client(config: ClusterConfig, *, use: Literal["watch", "control"], role: str) -> httpx.AsyncClient:
@@ -209,6 +225,15 @@ def _in_cluster(settings: ClusterSettings, environ: Mapping[str, str], account: 
         tokens=TokenFile(account / "token"),
         proxy=settings.kubernetes_proxy,
     )
+
+
+def _path(settings: ClusterSettings) -> str:
+    path = settings.kubeconfig or "~/.kube/config"
+    if not any(Path(part).expanduser().is_file() for part in path.split(os.pathsep)):
+        raise SettingsError(
+            f"No cluster is configured: {path} does not exist and this is no pod. Set KUBECONFIG to a kubeconfig file."
+        )
+    return path
 
 
 def _from_kubeconfig(settings: ClusterSettings, path: str) -> ClusterConfig:

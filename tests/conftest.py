@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -10,8 +11,13 @@ from tests.cluster.control_plane import ControlPlane, assets_directory
 
 
 def pytest_configure() -> None:
-    """Leave no event loop to be made by accident: looptime's plugin asks for one in the first synchronous test."""
+    """Leave no event loop to be made by accident: looptime's plugin asks for one in the first synchronous test.
+
+    And no Ctrl-C unheard: a shell starts what runs in its background with SIGINT ignored, and children inherit that.
+    """
     asyncio.set_event_loop(None)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,8 @@ def replay(  # noqa: PLR0913 - one parameter for each option
     *,
     plan: Annotated[bool, typer.Option("--plan", help="Decide everything again and show it: the default.")] = False,
     to: Annotated[
-        str, typer.Option(metavar="TARGET", help="Play it to real parts: sandbox, nats://HOST or http://HOST.")
+        str,
+        typer.Option(metavar="TARGET", help="Play it to real parts: sandbox, nats://HOST, http://HOST, kube:CONTEXT."),
     ] = "",
     yes_to: Annotated[
         str, typer.Option(metavar="TARGET", help="With --to: the target once more, where it is not on loopback.")
@@ -40,8 +41,8 @@ def replay(  # noqa: PLR0913 - one parameter for each option
     of the capture. With --to the events go to real parts instead, marked as
     replayed, on a stream of their own. -o json writes a step a line.
 
-    Exit code 0: shown. 1: with --to, a registry ends otherwise than the capture
-    says. 2: not a capture, or wrong options. 3: the file was cut, or a target does
+    Exit code 0: shown. 1: with --to, a registry or cluster ends otherwise than the
+    capture says. 2: not a capture, or wrong options. 3: the file was cut, or a target does
     not answer. 130: interrupted.
     """
     chosen: dict[str, Any] = {"file": file, "since": since, "until": until, "only": tuple(only or ()), "output": output}

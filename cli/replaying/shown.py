@@ -27,7 +27,8 @@ class Shown(Struct, frozen=True, kw_only=True):
 
     @property
     def differs(self) -> bool:
-        return any(row.agrees is False for row in self.outcome.rows or ())
+        cluster = self.outcome.cluster
+        return any(row.agrees is False for row in self.outcome.rows or ()) or bool(cluster and cluster.troubles)
 
 
 def show(shown: Shown, output: Literal["table", "json"]) -> None:
@@ -51,6 +52,7 @@ def as_data(shown: Shown) -> dict[str, Any]:
         "lateness": {"paced": late.events, "late": late.late, "worstS": late.worst_s, "endS": late.end_s},
         "deadLetters": outcome.dead,
         "objects": None if outcome.rows is None else [_row_data(row) for row in outcome.rows],
+        "cluster": None if outcome.cluster is None else asdict(outcome.cluster),
     }
 
 
@@ -99,6 +101,9 @@ def _sentences(shown: Shown) -> list[str]:
             f"{row.key}: {each.field} is {each.replayed or 'nothing'}, captured was {each.captured or 'nothing'}"
             for each in row.differences
         ]
+    if (cluster := outcome.cluster) is not None:
+        lines.append(f"{cluster.created} created, {cluster.changed} changed, {cluster.deleted} deleted.")
+        lines += [f"Not always as captured: {place}: {reason}" for place, reason in sorted(cluster.troubles.items())]
     lines += [f"Dead letter of {key}: {reason}" for key, reason in sorted(outcome.dead.items())]
     if outcome.duplicates:
         lines.append(f"{outcome.duplicates} were dropped by the broker as repetitions.")

@@ -22,6 +22,7 @@ from consumer.registry_client import RegistryAccess, RegistryClient
 from consumer.settings import RegistrySettings
 from replay.capture import Header
 from replay.target.choice import Guise, Target, TargetKind
+from replay.target.kube import Tally
 from replay.target.nats import STREAM_BYTES, ReplayStreams
 from replay.target.outcome import Held, Row, rows
 from replay.target.play import Played
@@ -51,13 +52,17 @@ class Order(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What a replay led to. `rows` is None where no registry was played to. `dead`: reasons by object."""
+    """What a replay led to. `rows` is None where no registry was played to. `dead`: reasons by object.
+
+    `cluster` is there where a cluster was played to.
+    """
 
     rows: tuple[Row, ...] | None
     compared: bool
     dead: dict[str, str]
     duplicates: int
     unreadable: int
+    cluster: Tally | None = None
 
 
 class Opened:

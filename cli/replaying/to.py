@@ -1,8 +1,9 @@
 """`isvc-sync replay FILE --to TARGET`: play a capture's events to real parts, at its own pace or another.
 
 `commands.py` has its options and calls `run` where `--to` is given. Targets are `sandbox` (a local
-world with a real consumer), a Model Registry (`http://`, `https://`: the same, but the consumer writes there), and a
-NATS server (`nats://`, `tls://`: only the events, for whoever reads them). See docs/replay-to.md.
+world with a real consumer), a Model Registry (`http://`, `https://`: the same, but the consumer writes there), a NATS
+server (`nats://`, `tls://`: only the events, for whoever reads them), and a cluster (`kube:`: the objects, for whoever
+watches them). See docs/replay-to.md.
 """
 
 import asyncio
@@ -20,13 +21,14 @@ from msgspec import Struct
 from rich.text import Text
 
 from cli.output import console, failed, silence_logs
+from cli.replaying.cluster import OpenedCluster, approved, open_cluster
 from cli.replaying.shown import Shown, show
 from cli.replaying.stages import Opened, Order, open_stage
 from cli.replaying.step import Stepper
 from replay.capture import CaptureError, Header
 from replay.files import reading
 from replay.pacing import AS_FAST_AS_POSSIBLE, Pacer, parse_bound, parse_speed
-from replay.target.choice import Target, guise, parse_target
+from replay.target.choice import Target, TargetKind, guise, parse_target
 from replay.target.play import Ask, Selection, always, play
 from shared.errors import IsvcSyncError, RefusedToStartError, SettingsError
 
@@ -71,7 +73,7 @@ class _Wanted(Struct, frozen=True):
 def run(options: Options, environ: Mapping[str, str] = os.environ) -> int:
     """Replay; return the exit code."""
     try:
-        wanted = _wanted(options)
+        wanted = _wanted(options, environ)
         silence_logs()
         return asyncio.run(_until_signal(Replay(options, wanted, environ)))
     except (SettingsError, RefusedToStartError, CaptureError) as error:
@@ -86,9 +88,13 @@ def run(options: Options, environ: Mapping[str, str] = os.environ) -> int:
         return failed(COMMAND, "interrupted; everything that was started has ended.", INTERRUPTED)
 
 
-def _wanted(options: Options) -> _Wanted:
-    """Understand the options. Raises SettingsError; nothing is opened, looked up or connected to."""
+def _wanted(options: Options, environ: Mapping[str, str]) -> _Wanted:
+    """Understand the options. Raises SettingsError; nothing is looked up or connected to."""
     target = parse_target(options.to, options.yes_to)
+    if target.kind is TargetKind.KUBE:
+        if options.cluster_id:
+            raise SettingsError("--cluster-id is of events: a cluster that is played to has its own id.")
+        target = approved(target, options.yes_to, environ)
     if options.step and not sys.stdin.isatty():
         raise SettingsError("--step waits for Enter, and there is no terminal here: use --until to stop somewhere.")
     if str(options.file) == "-":
@@ -149,12 +155,14 @@ class Replay:
         options = self._options
         async with AsyncExitStack() as stack:
             with reading(options.file) as capture:
-                stage = await open_stage(self._order(capture.header), stack)
+                order = self._order(capture.header)
+                opening = open_cluster if order.target.kind is TargetKind.KUBE else open_stage
+                stage: Opened | OpenedCluster = await opening(order, stack)
                 _say(f"replay {stage.name}: playing {options.file}")
                 played = await play(capture, self._wanted.selection, self._pacer, stage.events, self._ask())
                 await stage.settled()
                 shown = Shown(
-                    target=options.to,
+                    target=order.target.url or options.to,
                     name=stage.name,
                     played=played,
                     outcome=await stage.outcome(played),
@@ -181,7 +189,7 @@ class Replay:
     def _ask(self) -> Ask:
         return Stepper(sys.stdin, _say) if self._options.step else always
 
-    async def _keep(self, stage: Opened) -> None:
+    async def _keep(self, stage: Opened | OpenedCluster) -> None:
         if not self._options.keep:
             return
         for line in stage.kept:

@@ -22,6 +22,7 @@ from shared.events import encode
 
 REPLAYED: Final = "ce-replayed"
 SANDBOX: Final = "sandbox"
+KUBE: Final = "kube:"  # and the name of a context
 PREFIX: Final = "isvc-replay-"
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
@@ -34,6 +35,7 @@ class TargetKind(StrEnum):
     SANDBOX = "sandbox"
     NATS = "nats"
     REGISTRY = "registry"
+    KUBE = "kube"
 
 
 _SCHEMES: Final = {
@@ -45,7 +47,7 @@ _SCHEMES: Final = {
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A place to replay to. `url` is empty for the sandbox."""
+    """A place to replay to. `url` is empty for the sandbox, and `kube:CONTEXT` for a cluster."""
 
     kind: TargetKind
     url: str = ""
@@ -75,15 +77,23 @@ class Guise(msgspec.Struct, frozen=True, kw_only=True):
 def parse_target(to: str, yes_to: str = "") -> Target:
     """Return the target that `--to` names; anything off loopback must be named a second time, by `--yes-to`.
 
-    Raises SettingsError; nothing is looked up or connected to for that.
+    Of a cluster only a kubeconfig says where it is: whoever reads that one calls `require_named`. Raises
+    SettingsError; nothing is looked up or connected to for that.
     """
     if to == SANDBOX:
         return Target(TargetKind.SANDBOX)
+    if to.startswith(KUBE):
+        return Target(TargetKind.KUBE, to)
     kind, host = _address(to)
+    require_named(to, host, yes_to)
+    return Target(kind, to)
+
+
+def require_named(to: str, host: str, yes_to: str) -> None:
+    """Raise SettingsError unless that host is certainly this machine, or the target was named twice."""
     if not _is_loopback(host) and yes_to != to:
         named = f", and --yes-to names another one, {yes_to[:200]}" if yes_to else ""
         raise SettingsError(f"--to {to} may leave this machine{named}: add --yes-to {to} if that is meant.")
-    return Target(kind, to)
 
 
 def guise(name: str, target: Target, header: Header, cluster_id: str = "") -> Guise:
@@ -153,8 +163,8 @@ def _address(to: str) -> tuple[TargetKind, str]:
         kind = host = None
     if kind is None or not host:
         raise SettingsError(
-            f"--to {to[:200]!r} is no target: it is `sandbox`, a NATS server (nats://HOST:PORT) or a Model Registry "
-            "(http://HOST:PORT)."
+            f"--to {to[:200]!r} is no target: it is `sandbox`, a NATS server (nats://HOST:PORT), a Model Registry "
+            "(http://HOST:PORT) or a cluster (kube:CONTEXT)."
         )
     return kind, host
 
