@@ -214,7 +214,6 @@ _TOLD = msgspec.json.Decoder(_Told)
 _READ_NAMES: Final = tuple(name for name in _ATTRIBUTES if name not in _WRITTEN_ONLY)
 _READ_HEADERS: Final = tuple(f"ce-{name}" for name in _READ_NAMES)
 _READ = msgspec.json.Decoder(msgspec.defstruct("_Read", [(name, Any, UNSET) for name in _READ_NAMES]))
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 EVENT_MEMBERS: Final = frozenset((*_ATTRIBUTES, *_Told.__struct_encode_fields__))
 
 
@@ -265,16 +264,17 @@ def require_known(capture: str) -> None:
 
 
 def _event(text: bytes) -> Captured:
-    headers = {}
-    for name, value in zip(_READ_HEADERS, msgspec.structs.astuple(_READ.decode(text)), strict=True):
-        if value is not UNSET:
-            headers[name] = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    values = msgspec.structs.astuple(_READ.decode(text))
+    headers = {name: _header(value) for name, value in zip(_READ_HEADERS, values, strict=True) if value is not UNSET}
     told = _TOLD.decode(text)
-    return Captured(events.decode(_quoted(headers)), bytes(told.data), told.nats, told.initial, told.traceparent)
+    return Captured(events.decode(headers), bytes(told.data), told.nats, told.initial, told.traceparent)
 
 
-def _quoted(headers: dict[str, str]) -> dict[str, str]:
-    return {name: value.replace("%", "%25") if "%" in value else value for name, value in headers.items()}
+def _header(value: Any) -> str:
+    """Return an attribute as the header that `events.decode` reads."""
+    if isinstance(value, str):
+        return value.replace("%", "%25")
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
 def _encode_event(line: Captured) -> bytes:

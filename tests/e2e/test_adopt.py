@@ -184,7 +184,7 @@ async def test_programs_get_each_finding(pipeline):
 async def test_a_registry_that_cannot_be_read_is_exit_code_3(pipeline):
     pipeline.registry.switch(database="stopped")
     try:
-        done = await adopt(pipeline, "nothing", "--dry-run")
+        done = await adopt(pipeline, "default", "--dry-run")
     finally:
         pipeline.registry.switch(database="well")
     assert (done.code, "Not read: " in done.out) == (3, True)
