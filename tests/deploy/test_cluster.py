@@ -43,7 +43,7 @@ def apply(plane: ControlPlane, directory: str, *flags: str) -> str:
 @pytest.fixture(scope="module")
 def deployed(control_plane: ControlPlane) -> ControlPlane:
     """The API server with k8s/base applied, and an ISVC in the namespace team-a."""
-    for namespace in ("kubeflow", "kserve", "team-a", "nats"):  # a dry run cannot lean on a namespace that it would make
+    for namespace in ("kubeflow", "kserve", "team-a", "nats"):  # a dry run cannot make the last one first
         manifest = yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         control_plane.kubectl("apply", "--server-side", "-f", "-", stdin=manifest)
     apply(control_plane, "base")
