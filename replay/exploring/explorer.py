@@ -8,14 +8,13 @@ The workers are the consumer's own parts on a clock that jumps (`worker.py`); `s
 happens. Only what the consumer promises to survive is injected, so each difference is a finding.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
+from replay.exploring.listening import listening
 from replay.exploring.scheduler import Scheduler
 from replay.exploring.story import Ending, Plan, Story, Told, plan_of
 from replay.exploring.world import RestlessError, World
@@ -67,7 +66,7 @@ class Explorer:
         """Return what is wrong after the exploration of a seed, None when it ends as planned."""
         scheduler = Scheduler(seed)
         world = World(self.story, self.plan, scheduler, self._workers)
-        with _listening() as heard:
+        with listening() as ear:
             restless = ""
             try:
                 ending = world.live(self._told)
@@ -76,7 +75,7 @@ class Explorer:
             finally:
                 world.close()
                 self.struck.update(scheduler.struck)
-        faults = [*heard.said, *world.loop.broken]
+        faults = [*ear.heard, *world.loop.broken]
         if faults:
             return Finding(seed, fault=f"a fault in the program: {faults[0]}")
         if restless:
@@ -108,32 +107,3 @@ def differences(plan: Plan, ending: Ending) -> Iterator[Difference]:
 
 def _of_dead_letter(key: ObjectKey, planned: str, found: str) -> Difference:
     return Difference("", str(key), "dead letter", planned, found)
-
-
-class _Ear(logging.Handler):
-    """Hears what the consumer says of faults in itself."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.said: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info:
-            self.said.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
-
-
-@contextmanager
-def _listening() -> Iterator[_Ear]:
-    """Keep the consumer's log quiet, but hear of every exception that it did not expect."""
-    logger = logging.getLogger("consumer")
-    before = (logger.level, logger.propagate)
-    ear = _Ear()
-    logger.addHandler(ear)
-    logger.setLevel(logging.ERROR)
-    logger.propagate = False
-    try:
-        yield ear
-    finally:
-        logger.removeHandler(ear)
-        logger.setLevel(before[0])
-        logger.propagate = before[1]

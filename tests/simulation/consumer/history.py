@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping
 
+from replay.exploring.listening import listening
 from tests.simulation.consumer.chance import FAULTS, OPTIONS
 from tests.simulation.consumer.claims import Judge
-from tests.simulation.consumer.world import World, listening
+from tests.simulation.consumer.world import World
 from tests.simulation.histories import Deed, History, Recipe, Simulation
 
 # What happens in every history, and how often.

@@ -8,11 +8,12 @@ import math
 
 import pytest
 
+from replay.exploring.listening import listening
 from shared.objects import Kind, ObjectKey
 from tests.simulation.consumer.claims import Judge
 from tests.simulation.consumer.cluster import Content
 from tests.simulation.consumer.wire import Wire
-from tests.simulation.consumer.world import World, listening
+from tests.simulation.consumer.world import World
 
 KEY = ObjectKey(Kind.ISVC, "n1", "a")
 A, B, C = "1", "2", "3"

@@ -1,9 +1,5 @@
 """A cluster, a broker, a registry and the owners of two shards in one process's memory; what can happen to them."""
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from consumer.act import WRITES_PER_S
 from consumer.plan import PlanSettings
 from consumer.records import PROPERTY, Identity, Stamp, encode_stamp, external_id
@@ -371,32 +367,3 @@ class World:
 def uid_of(row: Row) -> str:
     """Return the uid that a record's name carries."""
     return row.public_name.split("/")[1]
-
-
-class Ear(logging.Handler):
-    """Hears what the consumer says of faults in itself."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.heard: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info:
-            self.heard.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
-
-
-@contextmanager
-def listening() -> Iterator[Ear]:
-    """Keep the consumer's log quiet, but hear of every exception that it did not expect."""
-    logger = logging.getLogger("consumer")
-    before = (logger.level, logger.propagate)
-    ear = Ear()
-    logger.addHandler(ear)
-    logger.setLevel(logging.ERROR)
-    logger.propagate = False
-    try:
-        yield ear
-    finally:
-        logger.removeHandler(ear)
-        logger.setLevel(before[0])
-        logger.propagate = before[1]
