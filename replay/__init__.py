@@ -2,7 +2,7 @@
 
 capture, files        the lines of a capture file, as values; reading and writing them, a cut tail is noticed
 planning, steps       every event decided again by the consumer's own handler; what came of it
-registry, surroundings, noting, instant
+registry, surroundings, noting, instant, bareloop
                       what the handler meets there: a registry, a cluster and a broker in memory, and no clock
 plan_text, differences
                       a plan as text, and where two of them part

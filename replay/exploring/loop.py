@@ -7,12 +7,12 @@ so that a history is the same each time.
 
 import asyncio
 import heapq
-from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from itertools import count
 from typing import Any, TypeVar, TypeVarTuple, Unpack
+
+from replay.bareloop import BareLoop
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -20,38 +20,19 @@ OWNER: ContextVar[object] = ContextVar("owner", default=None)
 """The process in which a task is born."""
 
 
-class VirtualLoop(asyncio.AbstractEventLoop):
+class VirtualLoop(BareLoop):
     """`broken` is what nobody waited for and failed: an exception in a callback or in a task."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.broken: list[str] = []
         self._now_s = 0.0
-        self._ready: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._ticket = count()
         self._tasks: dict[object, dict[asyncio.Task[Any], None]] = {}  # by owner, in the order of their birth
 
     def time(self) -> float:
         return self._now_s
-
-    def get_debug(self) -> bool:
-        return False
-
-    def call_soon(
-        self, callback: Callable[[Unpack[Args]], object], *args: *Args, context: Context | None = None
-    ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
-        self._ready.append(handle)
-        return handle
-
-    def call_later(
-        self,
-        delay: float,
-        callback: Callable[[Unpack[Args]], object],
-        *args: *Args,
-        context: Context | None = None,
-    ) -> asyncio.TimerHandle:
-        return self.call_at(self._now_s + delay, callback, *args, context=context)
 
     def call_at(
         self,
@@ -63,9 +44,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         heapq.heappush(self._timers, (when, next(self._ticket), handle))
         return handle
-
-    def create_future(self) -> asyncio.Future[Any]:
-        return asyncio.Future(loop=self)
 
     def create_task(
         self,
@@ -95,26 +73,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         self.broken.append(f"{context['message']}: {context.get('exception')!r}")
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Do nothing: a cancelled timer is passed over when its time comes."""
-
-    @contextmanager
-    def running(self) -> Generator[None, None, None]:
-        """Be the running loop, for what is called from outside of it."""
-        outer = asyncio._get_running_loop()  # noqa: SLF001 - "intended to be used by event loops", says its documentation
-        asyncio._set_running_loop(self)  # noqa: SLF001 - "intended to be used by event loops", says its documentation
-        try:
-            yield
-        finally:
-            asyncio._set_running_loop(outer)  # noqa: SLF001 - as above, put back
-
     def run_for(self, seconds: float) -> None:
         """Do everything that falls due within so much time."""
         until_s = self._now_s + seconds
         with self.running():
             while True:
-                while self._ready:
-                    handle = self._ready.popleft()
+                while self.ready:
+                    handle = self.ready.popleft()
                     if not handle.cancelled():
                         handle._run()  # noqa: SLF001 - a handle has no other way to run
                 if not self._timers or self._timers[0][0] > until_s:
@@ -122,5 +87,5 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 when_s, _, timer = heapq.heappop(self._timers)
                 self._now_s = max(self._now_s, when_s)
                 if not timer.cancelled():
-                    self._ready.append(timer)
+                    self.ready.append(timer)
         self._now_s = until_s
