@@ -8,10 +8,10 @@ import pytest
 import pytest_asyncio
 
 from sandbox.faults import Fault
+from tests.e2e.commands import Done, command, typed
 from tests.e2e.pipeline import STANDARD, Pipeline, isvc
 from tests.e2e.predecessor import KUBEFLOW, ODH, controller, orphan, records_in, turn_back
 from tests.e2e.sweeps import deployed, looks
-from tests.e2e.test_drift import Done, command, typed
 from tests.eventually import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

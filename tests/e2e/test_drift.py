@@ -1,71 +1,14 @@
 """`isvc-sync drift` as a process, against a world that differs."""
 
-import asyncio
-import fcntl
 import json
-import os
-import pty
 import re
-import struct
-import sys
-import termios
 
 import pytest
-from msgspec import Struct
 
+from tests.e2e.commands import command, typed
 from tests.e2e.pipeline import Pipeline
 from tests.e2e.sweeps import deployed, edit, looks, states
 from tests.eventually import eventually
-
-BARE = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
-
-
-class Done(Struct):
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str = ""
-
-
-async def command(pipeline: Pipeline, *arguments: str, **environ: str) -> Done:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "cli", *arguments),
-        env=BARE | pipeline.world.environ | environ,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode is not None
-    return Done(process.returncode, out.decode(), err.decode())
-
-
-async def typed(pipeline: Pipeline, answer: str, *arguments: str) -> Done:
-    """Run a command on a terminal of 80 columns, and answer its question."""
-    master, terminal = pty.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "cli", *arguments),
-        env=BARE | pipeline.world.environ | {"TERM": "xterm"},
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-    )
-    os.close(terminal)
-    shown = b""
-    try:
-        while True:
-            try:
-                part = await asyncio.to_thread(os.read, master, 4096)
-            except OSError:  # the other end is closed
-                break
-            shown += part
-            if shown.rstrip().endswith(b"[y/N]:"):
-                os.write(master, answer.encode() + b"\n")
-        return Done(await asyncio.wait_for(process.wait(), 60), shown.decode())
-    finally:
-        os.close(master)
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.commands import command, typed
 from tests.e2e.pipeline import ID, STANDARD, Pipeline, isvc
 from tests.e2e.sweeps import deployed
-from tests.e2e.test_drift import command, typed
 from tests.eventually import eventually
 
 SERVING = {

@@ -1,42 +1,16 @@
 """`isvc-sync history` and `isvc-sync drift`, as processes, where less than the whole pipeline is there."""
 
-import asyncio
 import json
-import os
-import sys
 from typing import Any
 
 import pytest
-from msgspec import Struct
 
 import sandbox.registry
 from consumer.records import Stamp, VersionChange, encode_stamp
 from sandbox.world import Options, world
 from shared.broker import Broker, BrokerSettings
 from shared.streams import ensure_streams
-
-BARE = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
-
-
-class Done(Struct):
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-async def command(environ: dict[str, str], *arguments: str) -> Done:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "cli", *arguments),
-        env=BARE | environ,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode is not None
-    return Done(process.returncode, out.decode(), err.decode())
+from tests.e2e.commands import run as command
 
 
 def moment(minute: int) -> str:

@@ -15,40 +15,22 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
-from msgspec import Struct
 
 from cli.replaying.explain import code_of
 from cli.replaying.explaining import live_of
 from shared.objects import Kind, ObjectKey
 from tests.cluster.processes import Guard
+from tests.e2e.commands import BARE, Done, command
 from tests.e2e.pipeline import PREFIX, STANDARD, Pipeline, isvc
 from tests.eventually import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-BARE = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
 KNATIVE = {"serving.kserve.io/deploymentMode": "Knative"}
 
 
-class Done(Struct):
-    """How a command ended. `out` is without line breaks that are only there for want of room."""
-
-    code: int
-    out: str
-    err: str = ""
-
-
 async def explain(pipeline: Pipeline, *arguments: str, **environ: str) -> Done:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "cli", "explain", *arguments),
-        env=BARE | pipeline.world.environ | environ,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode is not None
-    return Done(process.returncode, out.decode(), err.decode())
+    return await command(pipeline, "explain", *arguments, **environ)
 
 
 async def told(pipeline: Pipeline, name: str, *kinds: Kind) -> dict[str, Any]:
