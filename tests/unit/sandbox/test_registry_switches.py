@@ -89,7 +89,7 @@ async def test_before_the_database_was_reached_every_path_is_503_as_text(server,
 
 
 async def test_requests_beyond_the_connections_of_the_database_are_told_that_nothing_exists(server, client):
-    server.switch(connection_limit=5, statement_s=0.1)
+    server.switch(connection_limit=5, statement_s=1.0)  # long enough for all eight to be under way at once
 
     async def statuses(send):
         return Counter(answer.status_code for answer in await asyncio.gather(*(send(number) for number in range(8))))
