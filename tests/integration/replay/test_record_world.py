@@ -42,7 +42,7 @@ async def pipeline(tmp_path_factory):
 
 async def lives(pipeline: Pipeline) -> None:
     """Let some objects live: one is relabelled, one goes, one names a model that does not exist."""
-    for namespace in ("a", "b", "c", "d"):
+    for namespace in ("a", "b", "c", "d", "elsewhere"):
         pipeline.cluster.create_namespace(namespace)
     for name, labels in {"a/iris": ("1", "101"), "a/gone": ("2", None), "b/odd": ("999", None)}.items():
         pipeline.cluster.create(isvc(name, model=labels[0], version=labels[1]))
@@ -179,7 +179,7 @@ async def test_a_cluster_is_followed_until_it_is_stopped(tmp_path, pipeline):
         await eventually(lambda: file.exists() and len(found_in(file).events) == 1, "the list")
         pipeline.set_labels("d/iris", model_version_id="101")
         await eventually(lambda: len(found_in(file).events) >= 2, "the change")
-        pipeline.cluster.create(isvc("c/other", model="3"))
+        pipeline.cluster.create(isvc("elsewhere/other", model="3"))
         pipeline.cluster.delete("InferenceService", "d", "iris")
         await eventually(lambda: found_in(file).events[-1].event.type == "deleted", "the delete")
         process.send_signal(signal.SIGINT)
