@@ -108,7 +108,8 @@ def leave(
     """Return the actions that close records which are no longer the object's: by default, in a former registry."""
     if is_stale(seen, records, settings):
         return ()
-    return tuple(_close_all_but(None, why if seen.lives else "the object is gone", seen, records, settings))
+    why = why if seen.lives else "the object is gone"
+    return tuple(_close_all_but(None, why, replace(seen, passed=()), records, settings))
 
 
 def is_stale(seen: Observation, records: Records, settings: PlanSettings) -> bool:

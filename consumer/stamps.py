@@ -2,9 +2,10 @@
 
 from msgspec.structs import replace
 
+from consumer.freshness import Freshness, Order, compare
 from consumer.observation import Observation, PassedVersion, Wanted
 from consumer.records import HISTORY_MAX, Identity, Record, Stamp, VersionChange
-from shared.objects import compare_resource_versions, is_registry_id
+from shared.objects import is_registry_id
 
 
 def stamp_for(seen: Observation, wanted: Wanted, version: str, record: Record | None, us: Identity) -> Stamp:
@@ -39,9 +40,13 @@ def stamp_for(seen: Observation, wanted: Wanted, version: str, record: Record | 
 def closing_stamp(seen: Observation, record: Record, us: Identity) -> Stamp:
     """Return the property of a record that is no longer the object's: another model took its place, or none.
 
-    It keeps what it said of its own model; only the end is new.
+    It keeps what it said of its own model; only the end is new. Where states of the new model were passed over, the
+    first of them is the end, not the newest: else a crash between this record and the new one would make old news of
+    those in between, before any history tells them.
     """
     before = record.stamp
+    ending = next((each for each in seen.passed if before is None or _is_after(each, before)), None)
+    freshness = seen.freshness if ending is None else Freshness(ending.epoch, ending.resource_version)
     if before is None:
         before = Stamp(
             cluster=us.cluster,
@@ -57,13 +62,13 @@ def closing_stamp(seen: Observation, record: Record, us: Identity) -> Stamp:
         )
     return replace(
         before,
-        epoch=seen.freshness.epoch,
-        resource_version=seen.freshness.resource_version,
-        deleted=seen.freshness.deleted,
+        epoch=freshness.epoch,
+        resource_version=freshness.resource_version,
+        deleted=freshness.deleted,
         digest=seen.digest,
         ready=False,
         load_failure="",
-        undeployed_at=_undeployed_at(seen, record),
+        undeployed_at=before.undeployed_at or (ending.time if ending else _ended_at(seen)),
     )
 
 
@@ -89,8 +94,10 @@ def _deployed_at(seen: Observation, wanted: Wanted, record: Record | None) -> st
 def _undeployed_at(seen: Observation, record: Record | None) -> str:
     """Return when it ended, which is said once: the deletion itself where that is known, else when we saw it."""
     before = record.stamp if record else None
-    if before is not None and before.undeployed_at:
-        return before.undeployed_at
+    return before.undeployed_at if before and before.undeployed_at else _ended_at(seen)
+
+
+def _ended_at(seen: Observation) -> str:
     return seen.obj.metadata.deletion_timestamp or seen.time
 
 
@@ -118,8 +125,8 @@ def _history(
 
 def _is_told(passed: PassedVersion, before: Stamp | None) -> bool:
     """Whether the record knows a passed version: a try whose answer was lost, or another owner, may have told it."""
-    if before is None:
-        return False
-    if passed.epoch != before.epoch:
-        return passed.epoch < before.epoch
-    return compare_resource_versions(passed.resource_version, before.resource_version) <= 0
+    return before is not None and not _is_after(passed, before)
+
+
+def _is_after(passed: PassedVersion, before: Stamp) -> bool:
+    return compare(Freshness(passed.epoch, passed.resource_version), before.freshness) is Order.NEWER

@@ -31,15 +31,6 @@ def passed_over(world: "World", truth: "Truth") -> bool:
     return False
 
 
-def torn(world: "World", truth: "Truth") -> bool:
-    """Known limit: after an end between closing a former model's record and writing that of its own, versions lack.
-
-    The former one's record says the last of several states that were handled as one; those before it are old news to
-    the next owner, and their versions were not yet in any history.
-    """
-    return truth.uid in world.torn
-
-
 def overtaken(world: "World", truth: "Truth") -> bool:
     """Known limit: a request that nobody waits for any more may land on what was written after it, until the sweep.
 

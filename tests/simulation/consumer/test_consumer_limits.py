@@ -14,7 +14,6 @@ LIMITS = [
     pytest.param("out_of_reach", 767, id="out_of_reach"),
     pytest.param("dead_letter_unsure", 2669, id="dead_letter_unsure"),
     pytest.param("due_forgotten", 6010, id="due_forgotten"),
-    pytest.param("torn", 8388, id="torn"),
 ]
 
 

@@ -71,26 +71,6 @@ def truths(told: list[Stored]) -> dict[str, Truth]:
     return found
 
 
-def torn(told: list[Stored], records: list[Said]) -> set[str]:
-    """Return the uids of which a record says a state whose own model's record does not know it yet."""
-    carried = {
-        (one.event.uid, freshness_of(one.event, one.living)): one.living.content.model
-        for one in told
-        if one.event is not None and one.living is not None
-    }
-    known: dict[tuple[str, str], Freshness] = {}
-    stamps = [(said.stamp, said.field("registeredModelId")) for said in records]
-    for stamp, model in stamps:
-        if stamp is not None:
-            known[stamp.uid, model] = _freshness_of(stamp)
-    found = set()
-    for stamp, _ in stamps:
-        model = carried.get((stamp.uid, _freshness_of(stamp))) if stamp is not None else None
-        if stamp is not None and model and known.get((stamp.uid, model), (0, False, 0)) < _freshness_of(stamp):
-            found.add(stamp.uid)
-    return found
-
-
 def recorded_version(content: Content) -> str:
     """Return the version that a record can name: one that is there, and of the labelled model."""
     return content.version if content.version and MODEL_OF.get(content.version) == content.model else ""

@@ -25,7 +25,7 @@ from tests.simulation.consumer.loop import VirtualLoop
 from tests.simulation.consumer.process import CLUSTER_ID, Process
 from tests.simulation.consumer.producer import Producer
 from tests.simulation.consumer.registry import REFUSING, STOPPED, Registry, Said
-from tests.simulation.consumer.truth import overwrites_newer, torn
+from tests.simulation.consumer.truth import overwrites_newer
 from tests.simulation.histories import NOTHING
 
 SHARDS = 2
@@ -58,7 +58,6 @@ class World:
         self.landed_late: dict[str, list[Said]] = {}  # what requests that nobody waited for have written, by uid
         self.foreign: dict[int, Row] = {}  # records of another cluster, as they are
         self.buried_late: set[ObjectKey] = set()  # whose dead letter a late request has changed
-        self.torn: set[str] = set()  # uids of which a state was in a former model's record, and not yet in its own
         self.due_forgotten: set[str] = set()  # uids whose id was due when the owner of their shard ended
         self.poisoned: set[ObjectKey] = set()
         self.patched: dict[str, tuple[int, int]] = {}  # uid -> epoch and resourceVersion of our last write to it
@@ -140,7 +139,6 @@ class World:
         uid = uid_of(after)
         if late:
             self.landed_late.setdefault(uid, []).append(Said(after))
-            self.loop.call_soon(self._note_the_torn)
         if before is None or not overwrites_newer(Said(before), Said(after)):
             return
         self.chance.met("older over newer")
@@ -256,10 +254,6 @@ class World:
         self.foreign[row.id] = row
         return None
 
-    def _note_the_torn(self) -> None:
-        """Note of which uids a state has closed a former model's record, and is not yet in that of its own model."""
-        self.torn |= torn(self.broker.told, self.registry.rows())
-
     def _records_of(self, uid: str) -> list[Said]:
         return [said for said in self.registry.rows() if uid_of(said.row) == uid]
 
@@ -282,7 +276,6 @@ class World:
         if process.dead:
             return
         self.due_forgotten |= process.due()
-        self._note_the_torn()
         process.die()
         if self.owners[process.shard] is process:
             self.owners[process.shard] = None
@@ -295,7 +288,6 @@ class World:
         if owner is None:
             return NOTHING
         self.due_forgotten |= owner.due()
-        self._note_the_torn()
         owner.lose()
         self.owners[owner.shard] = None
         with self.loop.running():

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from consumer.freshness import Freshness
 from consumer.observation import PassedVersion, want
 from consumer.records import HISTORY_MAX, PROPERTY, Record, Stamp, VersionChange, encode_stamp
 from consumer.stamps import agree, closing_stamp, stamp_for
@@ -184,6 +185,27 @@ def test_closing_keeps_what_the_record_said_of_its_own_model():
     assert stamp == replace(
         record.stamp, resource_version="20", digest="v1:e", ready=False, load_failure="", undeployed_at="t20"
     )
+
+
+def test_closing_says_when_the_first_of_the_states_came_that_were_passed_over():
+    """So that none of them is old news to an owner that finds this record closed, and the new one not yet made."""
+    record = recorded(state("11"))
+    moved = state("23", resource_version="20", time="t20", passed=(passed("21", "15"), passed("22", "17")))
+    stamp = closing_stamp(moved, record, US)
+    assert (stamp.freshness, stamp.undeployed_at) == (Freshness(1, "15"), "t15")
+
+
+def test_closing_ends_nothing_before_the_record_was_written():
+    record = recorded(state("11", resource_version="16"))
+    moved = state("23", resource_version="20", time="t20", passed=(passed("21", "15"), passed("22", "17")))
+    assert closing_stamp(moved, record, US).freshness == Freshness(1, "17")
+    assert closing_stamp(replace(moved, passed=moved.passed[:1]), record, US).freshness == Freshness(1, "20")
+
+
+def test_closing_a_predecessors_record_ends_it_with_the_first_state_as_well():
+    record = Record("7", f"iris/{UID}", "", "3", "1", "12", deployed=True)
+    stamp = closing_stamp(state("23", resource_version="20", time="t20", passed=(passed("21", "15"),)), record, US)
+    assert (stamp.freshness, stamp.undeployed_at) == (Freshness(1, "15"), "t15")
 
 
 def test_closing_what_is_closed_keeps_its_time():
