@@ -67,7 +67,8 @@ class Handler:
             case Bury(reason):
                 await work.message.terminate(reason)
                 self._reconciler.memory.bury(work.about.uid if work.about else "")
-                logger.error("dead letter", extra={"object": str(work.key), "reason": reason})
+                about = {"object": str(work.key), "sequence": work.message.sequence}
+                logger.error("dead letter", extra=about | {"reason": reason})
                 self._hooks.tell(work.about or About(work.key), sync_failed(reason))
                 self._hooks.on_result(work, "dead")
             case Retry(delay_s, reason, held, yields):

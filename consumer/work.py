@@ -70,7 +70,7 @@ class Work(msgspec.Struct):
     settled: bool = False
     yields: bool = False
     named: tuple[RecordRef, ...] = ()
-    passed: list[Message] = []
+    passed: list["Work"] = []
     about: About | None = None
 
     @property

@@ -103,7 +103,7 @@ class Worker:
         """Tell the broker of everything in hand that it is in progress, until cancelled."""
         while True:
             await asyncio.sleep(every_s)
-            for message in [each for work in self._queue.held() for each in (work.message, *work.passed)]:
+            for message in [each.message for work in self._queue.held() for each in (work, *work.passed)]:
                 try:
                     await message.in_progress()
                 except TransientError:
@@ -122,8 +122,8 @@ class Worker:
         try:
             with self._fence.handling(term):
                 decision = await handle(work)
-            for message in () if isinstance(decision, Retry) else work.passed:
-                await message.ack()
+            for older in () if isinstance(decision, Retry) else work.passed:
+                await older.message.ack()
         except TransientError as error:
             # Done, but the broker could not be told: it will deliver the message again, and find it done.
             logger.warning("could not settle", extra={"object": str(work.key), "reason": str(error)})
@@ -134,6 +134,8 @@ class Worker:
         """Handle a suspect when its turn has come; it takes no slot from others while it waits."""
         try:
             async with self._suspects.examining(term, work), self._slots:
+                if work.burial and work.passed:
+                    return 0.0  # those whose place it took have killed nobody: they come first
                 return await self._one(term, work, handle)
         except TransientError as error:
             logger.warning("a suspect must wait", extra={"object": str(work.key), "reason": str(error)})

@@ -108,14 +108,22 @@ class WorkQueue:
         self._arm(work.key, lane, now)
 
     def again(self, work: Work, now: float, delay_s: float) -> Work | None:
-        """Give the message at hand back for another try; return the newer one that waits in its place, if any."""
+        """Give the message at hand back for another try; return the newer one that waits in its place, if any.
+
+        One that is to be buried waits for the newest of those whose place it took, and for no time.
+        """
         lane = self._put_down(work)
+        if work.burial and work.passed:
+            lane.waiting[:0] = [_next_oldest(work), work]
+            lane.not_before = now
+            self._arm(work.key, lane, now)
+            return None
         work.creates_first = False  # the failed try may have created it
         place, newer = next(((at, each) for at, each in enumerate(lane.waiting) if each.uid == work.uid), (0, None))
         if newer is not None and newer.is_own_look:
             del lane.waiting[place]  # the next try looks as well
             newer = None
-        if newer is not None and self._replaces(newer, work):
+        if newer is not None and not newer.burial and self._replaces(newer, work):
             kept = _take_over(newer, work, self._prefix)
             self._arm(work.key, lane, now)
             return None if kept else newer
@@ -181,12 +189,10 @@ def _is_in_hand(work: Work, lane: _Lane) -> bool:
     sequence = work.message.sequence
     at_hand = [] if lane.at_hand is None or lane.outlived else [lane.at_hand]
     for held in (*lane.waiting, *at_hand):
-        if held.message.sequence == sequence:
-            held.message = work.message
-            return True
-        if any(each.sequence == sequence for each in held.passed):
-            held.passed = [work.message if each.sequence == sequence else each for each in held.passed]
-            return True
+        for each in (held, *held.passed):
+            if each.message.sequence == sequence:
+                each.message = work.message
+                return True
     return False
 
 
@@ -199,7 +205,7 @@ def _take_over(newer: Work, older: Work, prefix: str) -> bool:
     newer.creates_first = older.creates_first
     newer.settled = newer.settled or older.settled
     newer.named = tuple(dict.fromkeys(older.named + newer.named))
-    newer.passed = [*older.passed, *newer.passed]
+    newer.passed, older.passed, place = [*older.passed, *newer.passed], [], len(older.passed)
     if newer.seen is None or older.seen is None:
         return False
     was = want(older.seen, prefix).version
@@ -207,5 +213,20 @@ def _take_over(newer: Work, older: Work, prefix: str) -> bool:
     newer.seen = msgspec.structs.replace(newer.seen, passed=passed_over(older.seen, prefix) + newer.seen.passed)
     if was == following:
         return False
-    newer.passed.insert(len(older.passed), older.message)
+    newer.passed.insert(place, older)
     return True
+
+
+def _next_oldest(work: Work) -> Work:
+    """Undo the newest takeover of a message, and return whose place it took, with all that had come before."""
+    older = work.passed.pop()
+    assert work.seen is not None, "a look takes no event's place"
+    assert older.seen is not None, "a look takes no event's place"
+    fresh = older.seen.freshness
+    told = [(each.epoch, each.resource_version) for each in work.seen.passed]
+    place = told.index((fresh.epoch, fresh.resource_version))
+    older.seen = msgspec.structs.replace(older.seen, passed=work.seen.passed[:place])
+    older.passed, work.passed = work.passed, []
+    older.creates_first = False  # the one that took its place may have created it
+    work.seen = msgspec.structs.replace(work.seen, passed=work.seen.passed[place + 1 :])
+    return older

@@ -19,13 +19,13 @@ Obj = Mapping[str, Any]
 
 
 class Told(Struct, frozen=True):
-    """An event that the stream holds: whose, and which labels it shows. `key` is its object's."""
+    """An event that the stream holds, `sequence` in its order: whose it is, and which labels it shows."""
 
     uid: str
     resource_version: int
     model: str
     version: str
-    key: str = ""
+    sequence: int = 0
 
 
 class Effect(Struct, frozen=True):
@@ -129,15 +129,16 @@ def environment_findings(environments: Sequence[Obj], namespaces: Iterable[str])
     return [] if names == sorted(namespaces) else [f"the serving environments are {names}"]
 
 
-def history_findings(told: Iterable[Told], records: Iterable[Obj], buried: frozenset[str] = frozenset()) -> list[str]:
+def history_findings(told: Sequence[Told], records: Iterable[Obj], buried: frozenset[int] = frozenset()) -> list[str]:
     """Nothing that the stream tells is unrecorded: each model that a uid carried, and each of its versions.
 
-    But of those objects of which a message was `buried` unhandled: it was to tell what it had passed over, too.
+    But what a message said that was `buried` unhandled (its sequence): its dead letter says it.
     """
     by_deployment = {(_stamp(record).get("uid"), record["registeredModelId"]): record for record in records}
     versions: dict[tuple[str, str], set[str]] = defaultdict(set)
+    lettered = {(each.uid, each.model, each.version) for each in told if each.sequence in buried}
     for each in told:
-        if each.model and each.key not in buried:
+        if each.model and (each.uid, each.model, each.version) not in lettered:
             versions[each.uid, each.model].add(each.version)
     found = []
     for (uid, model), shown in sorted(versions.items()):

@@ -153,10 +153,12 @@ def test_what_the_stream_tells_and_no_record_says_is_named(told, named):
     assert (named in found[0]) if named else found == []
 
 
-def test_of_an_object_whose_message_was_buried_unhandled_no_history_is_asked():
-    told = [Told(UID, 49, "1", "100", "isvc/team-a/iris")]
-    assert history_findings(told, [RIGHT.record], frozenset({"isvc/team-a/iris"})) == []
-    assert history_findings(told, [RIGHT.record], frozenset({"isvc/team-a/wine"})) != []
+def test_what_a_buried_message_said_is_not_asked_for_and_all_else_of_its_object_is():
+    told = [Told(UID, 48, "1", "100", sequence=7), Told(UID, 49, "1", "100", sequence=8)]
+    assert history_findings(told, [RIGHT.record], frozenset({8})) == []
+    assert history_findings(told, [RIGHT.record], frozenset({9})) != []
+    more = [*told, Told(UID, 47, "1", "99", sequence=6)]
+    assert "lacks 99" in history_findings(more, [RIGHT.record], frozenset({8}))[0]
 
 
 def effect(at: float, pod: str = "pod-0", shard: int | None = 3, pause_s: float = 0.0) -> Effect:

@@ -113,7 +113,7 @@ def _told(message: Msg) -> Told:
     event = decode(message.headers)
     labels = json.loads(message.data)["metadata"].get("labels", {})
     model, version = labels.get(MODEL, ""), labels.get(VERSION, "")
-    return Told(event.uid, int(event.resource_version), model, version, str(event.key))
+    return Told(event.uid, int(event.resource_version), model, version, message.metadata.sequence.stream)
 
 
 async def _read(url: str, stream: str, subject: str) -> list[Msg]:

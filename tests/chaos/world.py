@@ -144,15 +144,15 @@ class World:
         )
         return [*found, *(f"{name} logged: {exception.splitlines()[-1]}" for name, exception in logged)]
 
-    def buried(self) -> frozenset[str]:
-        """Return the objects of which a message was buried unhandled, since its consumer died with it three times.
+    def buried(self) -> frozenset[int]:
+        """Return the sequences of messages that were buried unhandled, since their consumer died with them three times.
 
         Kills strike blindly, and a consumer that a busy machine leaves without a turn for longer than its lease is dead
         to the others. So one message may be at hand at three deaths that were not its fault.
         """
         errors = (entry for pod in self.pods.values() for entry in pod.entries("ERROR"))
         letters = (entry for entry in errors if entry["message"] == "dead letter")
-        return frozenset(entry["object"] for entry in letters if entry["reason"].startswith("the consumer died"))
+        return frozenset(entry["sequence"] for entry in letters if entry["reason"].startswith("the consumer died"))
 
     async def waiting(self) -> dict[str, tuple[int, int]]:
         """Return what is pending and what is un-acked, by durable consumer. Raises nats.errors.Error."""

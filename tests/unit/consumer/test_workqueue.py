@@ -237,7 +237,7 @@ def test_a_version_that_came_back_stays_in_hand_with_the_one_in_between(queue):
     queue.add(second, 0.0)
     assert queue.add(third, 0.0) == []
     assert queue.again(first, 0.1, delay_s=9.0) is None
-    assert third.passed == [first.message, second.message]
+    assert third.passed == [first, second]
 
 
 def test_a_state_whose_version_only_the_history_can_tell_stays_in_hand_with_the_newer_one(queue):
@@ -245,10 +245,10 @@ def test_a_state_whose_version_only_the_history_can_tell_stays_in_hand_with_the_
     queue.add(first, 0.0)
     assert queue.add(second, 0.0) == []
     assert queue.add(third, 0.0) == [second], "the third one says the same version"
-    assert third.passed == [first.message]
+    assert third.passed == [first]
     again = small_work(1, label="11")
     assert queue.add(again, 0.0) == []
-    assert third.passed == [again.message]
+    assert [each.message for each in third.passed] == [again.message]
 
 
 def test_several_uids_of_one_name_run_in_the_order_in_which_they_came(queue):
@@ -320,7 +320,7 @@ def test_a_failure_with_a_newer_state_waiting_is_replaced_by_it(queue):
     queue.next(0.0)
     queue.add(newer, 0.1)
     assert queue.again(failing, 0.3, delay_s=60.0) is None
-    assert newer.passed == [failing.message], "to be acknowledged with it: nothing else tells of version 11"
+    assert newer.passed == [failing], "to be acknowledged with it: nothing else tells of version 11"
     assert queue.next(0.3) is newer
     assert newer.seen.passed == (PassedVersion("1", "11", "1", "t1", 1),)
     assert not newer.creates_first, "the failed try may have created it"
