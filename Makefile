@@ -31,6 +31,7 @@ format: venv ## rewrite the sources in the house format
 
 test: venv ## all tests that need no cluster
 	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -m chaos tests/chaos
 
 test-browser: venv ## the timeline's page in a real headless browser (needs chromium)
 	$(BIN)/pytest -m browser tests/browser
