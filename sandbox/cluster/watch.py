@@ -133,6 +133,8 @@ class Stream:
             if initial is not None:
                 await self._send_initial(response, initial, self.store.version)
             await self._follow(watch, response, log, position)
+        except ConnectionResetError:
+            pass  # the reader is gone, and it alone would want to know
         finally:
             self.watches.discard(watch)
             log.waiters.discard(watch.wake.set)

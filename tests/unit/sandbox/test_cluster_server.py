@@ -176,6 +176,15 @@ async def test_an_aborted_watch_is_a_broken_answer(cluster: ClusterSandbox, clie
             await anext(lines)
 
 
+async def test_a_reader_that_is_gone_when_its_events_come_is_no_error(cluster: ClusterSandbox, caplog):
+    async with httpx.AsyncClient(base_url=cluster.url) as client, client.stream("GET", ISVCS, params={"watch": "1"}):
+        [watch] = cluster.api.watches
+        cluster.create(isvc("a"))  # wakes the watch, which finds its connection closing
+        watch.abort()
+        await eventually(lambda: not cluster.api.watches, "its watch has ended")
+    assert caplog.records == []
+
+
 async def test_a_silenced_watch_sends_nothing_more(cluster: ClusterSandbox, client: httpx.AsyncClient):
     cluster.create(isvc("a"))
     async with client.stream("GET", ISVCS, params={"watch": "1", "timeoutSeconds": "1"}) as response:
