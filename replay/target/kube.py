@@ -167,11 +167,11 @@ class ClusterStage:
 
     async def _enter(self, namespace: str, collection: str) -> None:
         """Make the namespace unless it is there. Raises RefusedToStartError while an earlier one is still going."""
-        known = namespace in self._collections
-        self._collections.setdefault(namespace, set()).add(collection)
-        if known:
+        if namespace in self._collections:
+            self._collections[namespace].add(collection)
             return
         live = await self._api.get(f"{_NAMESPACES}/{namespace}")
+        self._collections[namespace] = {collection}  # from here on something may have been made
         if live is None:
             metadata = {"name": namespace, "annotations": {MARK: self._guise.name}}
             await self._api.create(_NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
