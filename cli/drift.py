@@ -6,7 +6,6 @@ the owners of the objects to look at them. So consumers must run for a repair, a
 
 import asyncio
 import os
-import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Final, Literal
@@ -15,15 +14,16 @@ import typer
 from msgspec import Struct
 
 from cli.differences import Shown, as_data, listing, reasons, table
-from cli.output import console, failed, silence_logs, write_json
+from cli.ending import REFUSED, Endings, guarded
+from cli.output import can_ask, console, failed, silence_logs, write_json
 from cli.reading import Reading, reading
 from consumer.settings import ConsumerSettings
 from consumer.sweep import Difference, triage
-from shared.errors import IsvcSyncError, RefusedToStartError, SettingsError
 from shared.settings import load
 
 COMMAND: Final = "drift"
-AGREED, DIFFERS, REFUSED, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
+AGREED, DIFFERS, UNREACHABLE = 0, 1, 3
+_ENDINGS: Final = Endings(unread=DIFFERS, unreachable=UNREACHABLE)
 _AGAIN_S: Final = 1.0
 
 
@@ -40,19 +40,14 @@ def run(options: Options, environ: Mapping[str, str] = os.environ) -> int:
     """Show or repair; return the exit code."""
     if options.yes and not options.fix:
         return failed(COMMAND, "--yes says nothing without --fix.", REFUSED)
-    try:
-        settings = load(ConsumerSettings, environ)
-        silence_logs()
-        shown = asyncio.run(_compared(settings, environ))
-        return _fix(options, settings, environ, shown) if options.fix else _show(options, shown)
-    except (SettingsError, RefusedToStartError) as error:
-        return failed(COMMAND, str(error), REFUSED)
-    except IsvcSyncError as error:
-        return failed(COMMAND, str(error), UNREACHABLE)
-    except BrokenPipeError:  # nobody reads any more
-        return DIFFERS
-    except (KeyboardInterrupt, typer.Abort):
-        return failed(COMMAND, "interrupted.", INTERRUPTED)
+    return guarded(COMMAND, _ENDINGS, lambda: _run(options, environ))
+
+
+def _run(options: Options, environ: Mapping[str, str]) -> int:
+    settings = load(ConsumerSettings, environ)
+    silence_logs()
+    shown = asyncio.run(_compared(settings, environ))
+    return _fix(options, settings, environ, shown) if options.fix else _show(options, shown)
 
 
 async def _compared(settings: ConsumerSettings, environ: Mapping[str, str]) -> Shown:
@@ -82,7 +77,7 @@ def _fix(options: Options, settings: ConsumerSettings, environ: Mapping[str, str
     if not wanted:
         return _show(options, shown)
     if not options.yes:
-        if not sys.stdin.isatty():
+        if not can_ask():
             return failed(COMMAND, "nobody can be asked here: look first, then add --yes.", REFUSED)
         console(stderr=True).print(table(shown, wanted))
         if not typer.confirm(f"Repair {len(wanted)} ({reasons(wanted)})?", err=True):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec import Struct
 from opentelemetry.trace import NoOpTracer
 
+from cli.ending import REFUSED, Endings, guarded
 from cli.output import console, failed, silence_logs, write_json
 from cli.versions import as_data, object_listing, of_object, of_version, version_listing
 from consumer.exchange import Instruments
@@ -22,14 +23,15 @@ from consumer.records import Record
 from consumer.registry import ModelRegistry
 from consumer.registry_client import RegistryAccess, RegistryClient
 from consumer.settings import RegistrySettings
-from shared.errors import IsvcSyncError, SettingsError
+from shared.errors import SettingsError
 from shared.settings import load
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 COMMAND: Final = "history"
-FOUND, NOTHING, REFUSED, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
+FOUND, NOTHING, UNREACHABLE = 0, 1, 3
+_ENDINGS: Final = Endings(unread=FOUND, unreachable=UNREACHABLE)
 
 
 class HistorySettings(Struct, frozen=True, kw_only=True):
@@ -59,18 +61,13 @@ def run(options: Options, environ: Mapping[str, str] = os.environ) -> int:
     """Show a history; return the exit code."""
     if options.contradiction:
         return failed(COMMAND, options.contradiction, REFUSED)
-    try:
-        settings = load(HistorySettings, environ).registry
-        silence_logs()
-        return _show(options, asyncio.run(_records(settings)))
-    except SettingsError as error:
-        return failed(COMMAND, str(error), REFUSED)
-    except IsvcSyncError as error:
-        return failed(COMMAND, str(error), UNREACHABLE)
-    except BrokenPipeError:  # nobody reads any more
-        return FOUND
-    except KeyboardInterrupt:
-        return failed(COMMAND, "interrupted.", INTERRUPTED)
+    return guarded(COMMAND, _ENDINGS, lambda: _run(options, environ))
+
+
+def _run(options: Options, environ: Mapping[str, str]) -> int:
+    settings = load(HistorySettings, environ).registry
+    silence_logs()
+    return _show(options, asyncio.run(_records(settings)))
 
 
 async def _records(settings: RegistrySettings) -> list[Record]:

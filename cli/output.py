@@ -1,6 +1,8 @@
 """Standard output, for commands that have more to do at their end than to stop writing."""
 
+import contextlib
 import logging
+import sys
 from typing import Any, Final
 
 import msgspec
@@ -40,7 +42,14 @@ def write_json(document: Any) -> None:
     Output(soft_wrap=True).print(Text(text))
 
 
-def failed(command: str, sentence: str, code: int) -> int:
-    """Say why a command ends, and return its exit code."""
-    Console(stderr=True, soft_wrap=True).print(Text(f"isvc-sync {command}: {sentence}"))
+def failed(command: str, sentence: str, code: int, *, new_line: bool = False) -> int:
+    """Say why a command ends, and return its exit code; `new_line` where the cursor stands behind a question."""
+    with contextlib.suppress(OSError):  # nobody reads it, or it cannot be written: the code still says it
+        said = f"isvc-sync {command}: {sentence}"
+        Output(stderr=True, soft_wrap=True).print(Text(f"\n{said}" if new_line else said))
     return code
+
+
+def can_ask() -> bool:
+    """Whether somebody can be asked here; a process may also have been started without any standard input."""
+    return sys.stdin is not None and sys.stdin.isatty()

@@ -6,7 +6,6 @@ Asks over NATS, twice: once to show, and, after the confirmation, once to releas
 
 import asyncio
 import os
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -16,10 +15,11 @@ import typer
 from msgspec import Struct
 
 from cli.connecting import connected, server_of, trouble_of
+from cli.ending import REFUSED, Endings, guarded
 from cli.holds import Shown, details, listing, listing_as_data, question, results, results_as_data
-from cli.output import console, failed, write_json
+from cli.output import can_ask, console, failed, write_json
 from shared.broker import Broker, BrokerSettings
-from shared.errors import IsvcSyncError, RefusedToStartError, SettingsError, UnreachableError
+from shared.errors import UnreachableError
 from shared.holds import Answer, Hold, HoldClient, Outcome
 from shared.logs import LogSettings, set_up_logging
 from shared.naming import NamingSettings
@@ -29,7 +29,8 @@ from shared.subjects import Subjects
 T = TypeVar("T")
 
 COMMAND: Final = "release"
-DONE, HELD, REFUSED, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, HELD, UNREACHABLE = 0, 1, 3
+_ENDINGS: Final = Endings(unread=HELD, unreachable=UNREACHABLE)
 
 
 class ReleaseSettings(Struct, frozen=True, kw_only=True):
@@ -72,19 +73,14 @@ def run(options: Options, environ: Mapping[str, str] = os.environ) -> int:
     """Show or release; return the exit code."""
     if options.contradiction:
         return failed(COMMAND, options.contradiction, REFUSED)
-    try:
-        settings = load(ReleaseSettings, environ)
-        set_up_logging(LogSettings(log_level="ERROR"))  # the trouble of a connection is told by one sentence below
-        shown = Shown(settings.naming.cluster_name, asyncio.run(_connected(settings, partial(_ask, settings))))
-        return _release(options, settings, shown) if options.releases else _show(options, shown)
-    except (SettingsError, RefusedToStartError) as error:
-        return failed(COMMAND, str(error), REFUSED)
-    except IsvcSyncError as error:
-        return failed(COMMAND, str(error), UNREACHABLE)
-    except BrokenPipeError:  # nobody reads any more
-        return HELD
-    except (KeyboardInterrupt, typer.Abort):
-        return failed(COMMAND, "interrupted.", INTERRUPTED)
+    return guarded(COMMAND, _ENDINGS, lambda: _run(options, environ))
+
+
+def _run(options: Options, environ: Mapping[str, str]) -> int:
+    settings = load(ReleaseSettings, environ)
+    set_up_logging(LogSettings(log_level="ERROR"))  # the trouble of a connection is told by one sentence at the end
+    shown = Shown(settings.naming.cluster_name, asyncio.run(_connected(settings, partial(_ask, settings))))
+    return _release(options, settings, shown) if options.releases else _show(options, shown)
 
 
 def _show(options: Options, shown: Shown) -> int:
@@ -98,7 +94,7 @@ def _show(options: Options, shown: Shown) -> int:
 def _release(options: Options, settings: ReleaseSettings, shown: Shown) -> int:
     chosen = [hold for hold in shown.holds if options.everything or hold.id in options.ids]
     if chosen and not options.yes:
-        if not sys.stdin.isatty():
+        if not can_ask():
             return failed(COMMAND, "nobody can be asked here: look first, then add --yes.", REFUSED)
         console(stderr=True).print(details(shown, chosen))
         if not typer.confirm(question(chosen), err=True):

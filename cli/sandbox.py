@@ -28,6 +28,8 @@ def run(directory: Path | None, options: Options, captures: tuple[Path, ...]) ->
         recorded = {path: read(path) for path in captures}
         with tempfile.TemporaryDirectory(prefix="isvc-sync-sandbox-") as temporary:
             asyncio.run(_until_signal((directory or Path(temporary)).resolve(), options, recorded))
+    except BrokenPipeError:  # nobody reads any more where everything is: ended as by a signal
+        return 0
     except (CaptureError, RefusedToStartError, OSError, ValueError) as error:
         Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(
             f"isvc-sync sandbox cannot run: {error}{_way_out(error)}"

@@ -1,6 +1,6 @@
 """`isvc-sync redact`, `validate`, `stats`: what can be done to a capture file without cluster, broker and registry."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal
 
@@ -10,15 +10,18 @@ from rich.text import Text
 from cli.capture.record import in_the_way
 from cli.capture.recording import Progress, anonymizer_of
 from cli.capture.shown import as_data, listing
+from cli.ending import REFUSED, Endings, about, guarded
 from cli.output import console, failed, silence_logs, write_json
-from replay.capture import Captured, CaptureError, CutError, Footer, Header
+from replay.capture import Captured, CaptureError, Footer, Header
 from replay.files import Capture, reading, writing
 from replay.upkeep.redaction import Redactor
 from replay.upkeep.statistics import Statistics
 from replay.upkeep.validation import Problem, Validation
 from shared.errors import BadEventError
 
-FINE, FOUND, REFUSED, CUT, INTERRUPTED = 0, 1, 2, 3, 130
+FINE, FOUND, CUT = 0, 1, 3
+_ENDINGS: Final = Endings(unread=FINE, cut=CUT)
+_VALIDATE_ENDINGS: Final = Endings(unread=FINE, no_capture=FOUND, cut=CUT)
 _PROBLEMS_MAX: Final = 100
 _STDIN: Final = Path("-")
 
@@ -46,27 +49,29 @@ def redact(options: Redacting) -> int:
     refused = refused or in_the_way(options.into, force=options.force)
     if refused:
         return failed("redact", refused, REFUSED)
-    return _guarded("redact", lambda: _redact(options))
+    return guarded("redact", _ENDINGS, lambda: _redact(options))
 
 
 def validate(file: Path, output: Output) -> int:
     """Check a file; return the exit code."""
-    return _guarded("validate", lambda: _validate(file, output))
+    return guarded("validate", _VALIDATE_ENDINGS, lambda: _validate(file, output))
 
 
 def stats(file: Path, output: Output) -> int:
     """Count what is in a file; return the exit code."""
-    return _guarded("stats", lambda: _stats(file, output))
+    return guarded("stats", _ENDINGS, lambda: _stats(file, output))
 
 
 def _redact(options: Redacting) -> int:
+    silence_logs()
     found, left_out = Statistics(), 0
     namespaces = frozenset(_namespaces(options.file)) if options.anonymous else frozenset()
     with Progress("redact") as progress, reading(options.file) as capture:
         header = capture.header
         anonymizer = anonymizer_of(header, options.salt, namespaces) if options.anonymous else None
         redactor = Redactor(header, anonymizer)
-        with writing(options.into, redactor.header_text(capture.header_text), footer=False) as writer:
+        header_text = redactor.header_text(capture.header_text)
+        with about(options.into), writing(options.into, header_text, footer=False) as writer:
             whole = False
             for line, text in capture.with_text():
                 if isinstance(line, Footer):
@@ -96,6 +101,7 @@ def _redact(options: Redacting) -> int:
 
 
 def _validate(file: Path, output: Output) -> int:
+    silence_logs()
     with reading(file) as capture:
         validation = Validation(capture)
         problems: list[Problem] = []
@@ -118,6 +124,7 @@ def _validate(file: Path, output: Output) -> int:
 
 
 def _stats(file: Path, output: Output) -> int:
+    silence_logs()
     found = Statistics()
     with reading(file) as capture:
         for line, _ in capture.with_text():
@@ -142,22 +149,6 @@ def _ended(command: str, capture: Capture, code: int) -> int:
         return code
     failed(command, f"{capture.name} was cut: {capture.cut}. What stands before it was read.", CUT)
     return code if code == FOUND else CUT
-
-
-def _guarded(command: str, work: Callable[[], int]) -> int:
-    silence_logs()
-    try:
-        return work()
-    except CutError as error:
-        return failed(command, f"{error}.", CUT)
-    except CaptureError as error:
-        return failed(command, f"{error}.", FOUND if command == "validate" else REFUSED)
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):  # nobody reads any more
-            return FINE
-        return failed(command, f"{error.filename}: {error.strerror}.", REFUSED)
-    except KeyboardInterrupt:
-        return failed(command, "interrupted.", INTERRUPTED)
 
 
 def _same(file: Path, other: Path) -> bool:

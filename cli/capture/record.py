@@ -14,12 +14,12 @@ from rich.text import Text
 
 from cli.capture.recording import Options, Progress, Session, Wanted
 from cli.capture.shown import as_data, listing
+from cli.ending import REFUSED, Endings, guarded
 from cli.output import console, failed, silence_logs, write_json
-from replay.capture import CaptureError
-from shared.errors import IsvcSyncError, RefusedToStartError, SettingsError
 
 COMMAND: Final = "record"
-DONE, LEFT_OUT, REFUSED, INCOMPLETE, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, LEFT_OUT, INCOMPLETE = 0, 1, 3
+_ENDINGS: Final = Endings(unread=DONE, unreachable=INCOMPLETE)
 
 
 def run(options: Options, environ: Mapping[str, str] = os.environ) -> int:
@@ -31,26 +31,25 @@ def run(options: Options, environ: Mapping[str, str] = os.environ) -> int:
     contradiction = _contradiction(options, wanted) or in_the_way(options.file, force=options.force)
     if contradiction:
         return failed(COMMAND, contradiction, REFUSED)
-    silence_logs()
-    return _recorded(options, wanted, environ)
+    return guarded(COMMAND, _ENDINGS, lambda: _recorded(options, wanted, environ))
 
 
 def _recorded(options: Options, wanted: Wanted, environ: Mapping[str, str]) -> int:
-    try:
-        with Progress(COMMAND) as progress:
-            session = Session(options, wanted, progress)
+    silence_logs()
+    with Progress(COMMAND) as progress:
+        session = Session(options, wanted, progress)
+        try:
             _record(session, environ)
-        return _show(session)
-    except (SettingsError, RefusedToStartError, CaptureError) as error:
-        return failed(COMMAND, str(error), REFUSED)
-    except BrokenPipeError:  # nobody reads any more
-        return DONE
-    except OSError as error:
-        return failed(COMMAND, f"{error.filename or options.file}: {error.strerror or error}.", REFUSED)
-    except IsvcSyncError as error:
-        return failed(COMMAND, str(error), INCOMPLETE)
-    except KeyboardInterrupt:
-        return failed(COMMAND, "interrupted: the file has no footer, and can be read up to its end.", INTERRUPTED)
+        except KeyboardInterrupt as error:
+            raise KeyboardInterrupt(_left_by(session)) from error
+    return _show(session)
+
+
+def _left_by(session: Session) -> str:
+    """Return what an interruption leaves."""
+    if not session.begun:
+        return "interrupted: nothing was written."
+    return "interrupted: the file has no footer, and can be read up to its end."
 
 
 def _record(session: Session, environ: Mapping[str, str]) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from msgspec import Struct
 from rich.text import Text
 
+from cli.ending import about
 from cli.output import console
 from replay.capture import FORMAT, Header, Line
 from replay.files import writing
@@ -121,7 +122,10 @@ class Progress:
 
 
 class Session:
-    """One recording. `ended` is set when it is to stop; `troubles`: sentences about what is missing in the file."""
+    """One recording. `ended` is set when it is to stop; `troubles`: sentences about what is missing in the file.
+
+    `begun`: there is something in the file.
+    """
 
     def __init__(self, options: Options, wanted: Wanted, progress: Progress) -> None:
         self.options = options
@@ -131,6 +135,7 @@ class Session:
         self.statistics = Statistics()
         self.troubles: list[str] = []
         self.left_out = 0
+        self.begun = False
 
     def header(self, **fields: Any) -> Header:
         """Return the header of a recording that is made now."""
@@ -142,7 +147,9 @@ class Session:
         """Make the file. `namespaces` are those for which rules with wildcards are spelt out, if it is anonymous."""
         anonymizer = anonymizer_of(header, self.options.salt, frozenset(namespaces)) if self.options.anonymous else None
         redactor = Redactor(header, anonymizer)
-        with writing(self.options.file, redactor.header_text()) as writer:
+        file = self.options.file
+        self.begun = True
+        with about(file), writing(file, redactor.header_text()) as writer:
             recorder = Recorder(writer, redactor, self.wanted.chosen, self.progress.tell)
             try:
                 yield Recording(self, recorder)

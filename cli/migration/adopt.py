@@ -6,7 +6,6 @@ write the same records and labels, and finalizers would come back.
 
 import asyncio
 import os
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Final, Literal, TypeVar
@@ -14,21 +13,23 @@ from typing import Final, Literal, TypeVar
 import typer
 from msgspec import Struct
 
+from cli.ending import REFUSED, Endings, guarded
 from cli.migration.adoptable import Fate, Finding
 from cli.migration.adopting import Adopter, Found, Scope
 from cli.migration.adoptions import DONE_BY, as_data, is_left, listing, question, table
 from cli.objects import Objects
-from cli.output import console, failed, silence_logs, write_json
+from cli.output import can_ask, console, failed, silence_logs, write_json
 from cli.progress import tell
 from cli.reading import reading
 from consumer.settings import ConsumerSettings
-from shared.errors import IsvcSyncError, RefusedToStartError, SettingsError
+from shared.errors import RefusedToStartError
 from shared.settings import load
 
 T = TypeVar("T")
 
 COMMAND: Final = "adopt"
-DONE, LEFT_OVER, REFUSED, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, LEFT_OVER, UNREACHABLE = 0, 1, 3
+_ENDINGS: Final = Endings(unread=LEFT_OVER, unreachable=UNREACHABLE)
 _AGAIN_S: Final = 1.0
 
 
@@ -59,20 +60,15 @@ def run(options: Options, environ: Mapping[str, str] = os.environ) -> int:
     """Show or take over; return the exit code."""
     if options.contradiction:
         return failed(COMMAND, options.contradiction, REFUSED)
-    try:
-        settings = load(ConsumerSettings, environ)
-        silence_logs()
-        tell(COMMAND, "reading registries and cluster ...")
-        found = asyncio.run(_connected(options, settings, environ, Adopter.find))
-        return _show(options, found) if options.dry_run else _adopt(options, settings, environ, found)
-    except (SettingsError, RefusedToStartError) as error:
-        return failed(COMMAND, str(error), REFUSED)
-    except IsvcSyncError as error:
-        return failed(COMMAND, str(error), UNREACHABLE)
-    except BrokenPipeError:  # nobody reads any more
-        return LEFT_OVER
-    except (KeyboardInterrupt, typer.Abort):
-        return failed(COMMAND, "interrupted.", INTERRUPTED)
+    return guarded(COMMAND, _ENDINGS, lambda: _run(options, environ))
+
+
+def _run(options: Options, environ: Mapping[str, str]) -> int:
+    settings = load(ConsumerSettings, environ)
+    silence_logs()
+    tell(COMMAND, "reading registries and cluster ...")
+    found = asyncio.run(_connected(options, settings, environ, Adopter.find))
+    return _show(options, found) if options.dry_run else _adopt(options, settings, environ, found)
 
 
 async def _connected(
@@ -100,7 +96,7 @@ def _adopt(options: Options, settings: ConsumerSettings, environ: Mapping[str, s
     if not wanted:
         return _show(options, found)
     if not options.yes:
-        if not sys.stdin.isatty():
+        if not can_ask():
             return failed(COMMAND, "nobody can be asked here: look first (--dry-run), then add --yes.", REFUSED)
         console(stderr=True).print(table(found, wanted))
         if not typer.confirm(question(wanted), err=True):

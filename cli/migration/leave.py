@@ -6,7 +6,6 @@ the objects, and only while no consumer would write them again.
 
 import asyncio
 import os
-import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -18,10 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.connecting import connected
+from cli.ending import REFUSED, Endings, guarded
 from cli.migration.departures import Fate, Mark
 from cli.migration.leaving import Found, Leaver
 from cli.objects import Objects
-from cli.output import console, failed, silence_logs, write_json
+from cli.output import can_ask, console, failed, silence_logs, write_json
 from cli.progress import tell
 from cli.reading import cluster_reading
 from consumer.leases import LeaseStream
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 COMMAND: Final = "leave"
-DONE, LEFT_OVER, REFUSED, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, LEFT_OVER, UNREACHABLE = 0, 1, 3
+_ENDINGS: Final = Endings(unread=LEFT_OVER, unreachable=UNREACHABLE)
 _REWRITTEN_S: Final = 2.0  # within which a consumer that writes ids would have written one again
 
 
@@ -56,19 +57,14 @@ def run(options: Options, environ: Mapping[str, str] = os.environ) -> int:
     """Show or remove; return the exit code."""
     if options.dry_run and options.yes:
         return failed(COMMAND, "give --dry-run or --yes, not both.", REFUSED)
-    try:
-        settings = load(ConsumerSettings, environ)
-        silence_logs()
-        found = asyncio.run(_found(options, settings, environ))
-        return _show(options, found) if options.dry_run else _leave(options, settings, environ, found)
-    except (SettingsError, RefusedToStartError) as error:
-        return failed(COMMAND, str(error), REFUSED)
-    except IsvcSyncError as error:
-        return failed(COMMAND, str(error), UNREACHABLE)
-    except BrokenPipeError:  # nobody reads any more
-        return LEFT_OVER
-    except (KeyboardInterrupt, typer.Abort):
-        return failed(COMMAND, "interrupted.", INTERRUPTED)
+    return guarded(COMMAND, _ENDINGS, lambda: _run(options, environ))
+
+
+def _run(options: Options, environ: Mapping[str, str]) -> int:
+    settings = load(ConsumerSettings, environ)
+    silence_logs()
+    found = asyncio.run(_found(options, settings, environ))
+    return _show(options, found) if options.dry_run else _leave(options, settings, environ, found)
 
 
 async def _found(options: Options, settings: ConsumerSettings, environ: Mapping[str, str]) -> Found:
@@ -122,7 +118,7 @@ def _leave(options: Options, settings: ConsumerSettings, environ: Mapping[str, s
     if not wanted:
         return _show(options, found)
     if not options.yes:
-        if not sys.stdin.isatty():
+        if not can_ask():
             return failed(COMMAND, "nobody can be asked here: look first (--dry-run), then add --yes.", REFUSED)
         console(stderr=True).print(table(wanted))
         if not typer.confirm(f"Remove {_many(len(wanted), 'id')}?", err=True):

@@ -19,6 +19,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from cli.ending import REFUSED, Endings, guarded
 from cli.output import console, failed, silence_logs, write_json
 from cli.progress import tell
 from cli.replaying.plan import Selection, planned
@@ -30,7 +31,8 @@ from replay.planning import Planner
 from replay.steps import Step
 
 COMMAND: Final = "diff"
-SAME, DIFFERS, REFUSED, CUT, INTERRUPTED = 0, 1, 2, 3, 130
+SAME, DIFFERS, CUT = 0, 1, 3
+_ENDINGS: Final = Endings(unread=REFUSED)  # before the two were compared
 _SHOWN_MAX: Final = 120  # characters of a value
 
 
@@ -53,6 +55,10 @@ class Options(Struct, frozen=True, kw_only=True):
 
 def run(options: Options) -> int:
     """Compare; return the exit code."""
+    return guarded(COMMAND, _ENDINGS, lambda: _run(options))
+
+
+def _run(options: Options) -> int:
     try:
         selection = Selection.of(options.only)
         command = None if options.against is None else command_of(options.against)
@@ -60,19 +66,18 @@ def run(options: Options) -> int:
         return failed(COMMAND, str(error), REFUSED)
     if options.contradiction:
         return failed(COMMAND, options.contradiction, REFUSED)
-    try:
-        silence_logs()
-        exact = command is not None
-        left, cut = _planned_here(options.files[0], selection, exact=exact)
-        if command is None:
-            right, also = _planned_here(options.files[1], selection, exact=exact)
-            cut = cut or also
-        else:
-            right = _planned_there(command, options.files[0], selection)
-    except (CaptureError, OSError) as error:
-        return failed(COMMAND, str(error), REFUSED)
-    except KeyboardInterrupt:
-        return failed(COMMAND, "interrupted.", INTERRUPTED)
+    return _compared(options, selection, command)
+
+
+def _compared(options: Options, selection: Selection, command: "Command | None") -> int:
+    silence_logs()
+    exact = command is not None
+    left, cut = _planned_here(options.files[0], selection, exact=exact)
+    if command is None:
+        right, also = _planned_here(options.files[1], selection, exact=exact)
+        cut = cut or also
+    else:
+        right = _planned_there(command, options.files[0], selection)
     partings = compare(left, right)
     with contextlib.suppress(BrokenPipeError):  # nobody reads any more
         _show(options, partings, len(left.steps.keys() | right.steps.keys()))

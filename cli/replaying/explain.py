@@ -8,21 +8,22 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from cli.ending import Endings, guarded
 from cli.output import console, failed, silence_logs, write_json
 from cli.progress import tell
 from cli.replaying.explained import listing
 from replay import files
-from replay.capture import CaptureError
 from replay.life.captured import found_in
 from replay.life.conclusion import Life, life
 from replay.life.pending import Cause
 from replay.planning import Planner
-from shared.errors import IsvcSyncError, RefusedToStartError, SettingsError
+from shared.errors import SettingsError
 from shared.objects import Kind, ObjectKey
 
 COMMAND: Final = "explain"
 _ASSUMED: Final = "the capture has no facts about models and versions: those that labels name were taken to exist."
-AGREES, PENDING, REFUSED, INCOMPLETE, INTERRUPTED = 0, 1, 2, 3, 130
+AGREES, PENDING, INCOMPLETE = 0, 1, 3
+_ENDINGS: Final = Endings(unread=AGREES, unreachable=INCOMPLETE)
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -45,18 +46,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
 def run(options: Options, environ: Mapping[str, str] = os.environ) -> int:
     """Explain; return the exit code."""
-    try:
-        return _explained(options, environ)
-    except (SettingsError, RefusedToStartError, CaptureError) as error:
-        return failed(COMMAND, str(error), REFUSED)
-    except IsvcSyncError as error:
-        return failed(COMMAND, str(error), INCOMPLETE)
-    except BrokenPipeError:  # nobody reads any more
-        return AGREES
-    except OSError as error:
-        return failed(COMMAND, str(error), REFUSED)
-    except KeyboardInterrupt:
-        return failed(COMMAND, "interrupted.", INTERRUPTED)
+    return guarded(COMMAND, _ENDINGS, lambda: _explained(options, environ))
 
 
 def _explained(options: Options, environ: Mapping[str, str]) -> int:

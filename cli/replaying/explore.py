@@ -10,16 +10,17 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from cli.ending import REFUSED, Endings, guarded
 from cli.output import console, failed, silence_logs, write_json
 from cli.progress import tell
-from replay.capture import CaptureError
 from replay.exploring.explorer import Explorer, Finding
 from replay.exploring.story import Plan, Story
 from replay.files import reading
 from replay.plan_text import ASSUMED, clean
 
 COMMAND: Final = "explore"
-SAME, DIFFERS, REFUSED, CUT, INTERRUPTED = 0, 1, 2, 3, 130
+SAME, DIFFERS, CUT = 0, 1, 3
+_ENDINGS: Final = Endings(unread=REFUSED)  # before all seeds were explored
 _SHOWN_MAX: Final = 10  # failing seeds, and differences of each
 _TOLD: Final = 10  # how often it is said how far it is
 
@@ -36,18 +37,17 @@ class Options(Struct, frozen=True, kw_only=True):
 
 def run(options: Options) -> int:
     """Explore; return the exit code."""
-    try:
-        silence_logs()
-        with reading(options.file) as capture:
-            story = Story.of(capture)
-        explorer = Explorer(story, options.workers)
-        if any(explorer.plan.assumed.values()):
-            tell(COMMAND, ASSUMED)
-        findings = _explored(explorer, options)
-    except (CaptureError, OSError) as error:
-        return failed(COMMAND, str(error), REFUSED)
-    except KeyboardInterrupt:
-        return failed(COMMAND, "interrupted.", INTERRUPTED)
+    return guarded(COMMAND, _ENDINGS, lambda: _run(options))
+
+
+def _run(options: Options) -> int:
+    silence_logs()
+    with reading(options.file) as capture:
+        story = Story.of(capture)
+    explorer = Explorer(story, options.workers)
+    if any(explorer.plan.assumed.values()):
+        tell(COMMAND, ASSUMED)
+    findings = _explored(explorer, options)
     with contextlib.suppress(BrokenPipeError):  # nobody reads any more
         _show(options, explorer, findings)
     if findings:

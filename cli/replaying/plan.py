@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 from rich.text import Text
 
+from cli.ending import REFUSED, Endings, guarded
 from cli.output import console, failed, silence_logs
 from cli.progress import tell
 from replay.capture import Captured, Facts
@@ -23,10 +24,10 @@ from replay.pacing import Bound, parse_bound
 from replay.plan_text import ASSUMED, Tally, foot, head, rows
 from replay.planning import Planner
 from replay.steps import Step
-from shared.errors import IsvcSyncError
 
 COMMAND: Final = "replay"
-SHOWN, REFUSED, CUT, INTERRUPTED = 0, 2, 3, 130
+SHOWN, CUT = 0, 3
+_ENDINGS: Final = Endings(unread=SHOWN)
 _STYLES: Final = {"dead": "red", "retry": "yellow", "noop": "bright_black", "duplicate": "bright_black"}
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -69,16 +70,13 @@ def run(options: Options) -> int:
         selection = Selection.of(options.only, options.since, options.until)
     except ValueError as error:
         return failed(COMMAND, str(error), REFUSED)
-    try:
-        silence_logs()
-        with _seldom_collecting(), reading(options.file) as capture:
-            return _plan(capture, options, selection)
-    except BrokenPipeError:  # nobody reads any more
-        return SHOWN
-    except (IsvcSyncError, OSError) as error:
-        return failed(COMMAND, str(error), REFUSED)
-    except KeyboardInterrupt:
-        return failed(COMMAND, "interrupted.", INTERRUPTED)
+    return guarded(COMMAND, _ENDINGS, lambda: _run(options, selection))
+
+
+def _run(options: Options, selection: Selection) -> int:
+    silence_logs()
+    with _seldom_collecting(), reading(options.file) as capture:
+        return _plan(capture, options, selection)
 
 
 @contextmanager

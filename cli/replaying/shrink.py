@@ -1,5 +1,6 @@
 """`isvc-sync shrink FILE OUT`: the few lines of a capture that a failing exploration needs."""
 
+import contextlib
 import time
 from pathlib import Path
 from typing import Final, Literal
@@ -8,17 +9,19 @@ from msgspec import Struct
 from rich.text import Text
 
 from cli.capture.record import in_the_way
+from cli.ending import REFUSED, Endings, about, guarded
 from cli.output import console, failed, silence_logs, write_json
 from cli.progress import tell
 from cli.replaying.explore import command_of
-from replay.capture import Captured, CaptureError, Facts
+from replay.capture import Captured, Facts
 from replay.exploring.shrinking import Shrinker, Shrunk
 from replay.exploring.story import Story
 from replay.files import reading, writing
 from replay.plan_text import clean
 
 COMMAND: Final = "shrink"
-SHRUNK, HOLDS, REFUSED, INTERRUPTED = 0, 1, 2, 130
+SHRUNK, HOLDS = 0, 1
+_ENDINGS: Final = Endings(unread=REFUSED)  # before anything was written
 _STDIN: Final = Path("-")
 
 
@@ -36,27 +39,35 @@ class Options(Struct, frozen=True, kw_only=True):
 
 def run(options: Options) -> int:
     """Shrink; return the exit code."""
+    return guarded(COMMAND, _ENDINGS, lambda: _run(options))
+
+
+def _run(options: Options) -> int:
+    began_s = time.monotonic()
     refused = _refusal(options)
     if refused:
         return failed(COMMAND, refused, REFUSED)
-    began_s = time.monotonic()
+    silence_logs()
     try:
-        silence_logs()
-        with reading(options.file) as capture:
-            story = Story.of(capture)
-        if capture.cut is not None:
-            tell(COMMAND, f"{capture.name} was cut, {capture.cut}: what is there is shrunk.")
-        shrinker = Shrinker(story, options.workers, lambda sentence: tell(COMMAND, clean(sentence)))
-        shrunk = shrinker.shrink(range(options.seed, options.seed + options.seeds))
-        if shrunk is None:
-            return failed(COMMAND, f"none of {options.seeds} seeds from {options.seed} on fails.", HOLDS)
-        _write(options, story, shrunk)
-    except (CaptureError, OSError) as error:
-        return failed(COMMAND, str(error), REFUSED)
-    except KeyboardInterrupt:
-        return failed(COMMAND, "interrupted: nothing was written.", INTERRUPTED)
-    _show(options, story, shrunk, time.monotonic() - began_s)
+        story, shrunk = _shrunk(options)
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt("interrupted: nothing was written.") from error
+    if shrunk is None:
+        return failed(COMMAND, f"none of {options.seeds} seeds from {options.seed} on fails.", HOLDS)
+    _write(options, story, shrunk)
+    with contextlib.suppress(BrokenPipeError):  # nobody reads any more
+        _show(options, story, shrunk, time.monotonic() - began_s)
     return SHRUNK
+
+
+def _shrunk(options: Options) -> tuple[Story, Shrunk | None]:
+    """Return the story, and what is left of it; None where no seed fails. Raises CaptureError, OSError."""
+    with reading(options.file) as capture:
+        story = Story.of(capture)
+    if capture.cut is not None:
+        tell(COMMAND, f"{capture.name} was cut, {capture.cut}: what is there is shrunk.")
+    shrinker = Shrinker(story, options.workers, lambda sentence: tell(COMMAND, clean(sentence)))
+    return story, shrinker.shrink(range(options.seed, options.seed + options.seeds))
 
 
 def _refusal(options: Options) -> str:
@@ -71,7 +82,8 @@ def _write(options: Options, story: Story, shrunk: Shrunk) -> None:
     """Write the lines that are left as they are, with what the registries held before them."""
     left = {id(line) for line in shrunk.story.events}
     chosen = [id(line) in left for line in story.events]
-    with reading(options.file) as capture, writing(options.into, capture.header_text) as writer:
+    into = options.into
+    with reading(options.file) as capture, about(into), writing(into, capture.header_text) as writer:
         events = iter(chosen)
         for line, text in capture.with_text():
             match line:

@@ -10,18 +10,19 @@ from typing import Final
 from msgspec import Struct
 from rich.text import Text
 
+from cli.ending import REFUSED, Endings, guarded
 from cli.output import console, failed, silence_logs
 from cli.progress import tell
-from replay.capture import Action, Captured, CutError, Facts
+from replay.capture import Action, Captured, Facts
 from replay.files import Capture, reading
 from replay.planning import Planner
 from replay.timeline.data import Page
 from replay.timeline.html import html
 from replay.timeline.lanes import Timeline
-from shared.errors import IsvcSyncError
 
 COMMAND: Final = "timeline"
-WRITTEN, REFUSED, CUT, INTERRUPTED = 0, 2, 3, 130
+WRITTEN, CUT = 0, 3
+_ENDINGS: Final = Endings(unread=WRITTEN, cut=CUT)
 _SLOW_BYTES: Final = 50_000_000  # a browser needs seconds to read more
 
 
@@ -40,7 +41,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
     @property
     def contradiction(self) -> str:
-        """Return a sentence when this cannot be done."""
+        """Return a sentence when this cannot be done. Raises OSError."""
         for text in self.only:
             parts = text.split("/")
             if len(parts) != 2 or not all(parts):
@@ -52,21 +53,16 @@ class Options(Struct, frozen=True, kw_only=True):
 
 def run(options: Options) -> int:
     """Write the page; return the exit code."""
+    return guarded(COMMAND, _ENDINGS, lambda: _run(options))
+
+
+def _run(options: Options) -> int:
     if options.contradiction:
         return failed(COMMAND, options.contradiction, REFUSED)
     silence_logs()
-    try:
-        with reading(options.file) as capture:
-            page = drawn(capture, options.objects)
-        return _write(options, page, capture)
-    except BrokenPipeError:  # nobody reads any more
-        return WRITTEN
-    except CutError as error:
-        return failed(COMMAND, str(error), CUT)
-    except (IsvcSyncError, OSError) as error:
-        return failed(COMMAND, str(error), REFUSED)
-    except KeyboardInterrupt:
-        return failed(COMMAND, "interrupted.", INTERRUPTED)
+    with reading(options.file) as capture:
+        page = drawn(capture, options.objects)
+    return _write(options, page, capture)
 
 
 def drawn(capture: Capture, only: frozenset[tuple[str, str]] = frozenset()) -> Page:

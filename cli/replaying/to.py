@@ -15,27 +15,29 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 from msgspec import Struct
 from rich.text import Text
 
-from cli.output import console, failed, silence_logs
+from cli.ending import Endings, guarded
+from cli.output import can_ask, console, failed, silence_logs
 from cli.replaying.cluster import OpenedCluster, approved, open_cluster
 from cli.replaying.shown import Shown, show
 from cli.replaying.stages import Opened, Order, open_stage
 from cli.replaying.step import Stepper
-from replay.capture import CaptureError, Header
+from replay.capture import Header
 from replay.files import reading
 from replay.pacing import AS_FAST_AS_POSSIBLE, Pacer, parse_bound, parse_speed
 from replay.target.choice import Target, TargetKind, guise, parse_target
 from replay.target.play import Ask, Selection, always, play
-from shared.errors import IsvcSyncError, RefusedToStartError, SettingsError
+from shared.errors import SettingsError
 
 T = TypeVar("T")
 
 COMMAND = "replay"
-FINE, DIFFERS, REFUSED, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130
+FINE, DIFFERS, UNREACHABLE = 0, 1, 3
+_ENDINGS: Final = Endings(unread=UNREACHABLE, unreachable=UNREACHABLE)
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -72,20 +74,16 @@ class _Wanted(Struct, frozen=True):
 
 def run(options: Options, environ: Mapping[str, str] = os.environ) -> int:
     """Replay; return the exit code."""
+    return guarded(COMMAND, _ENDINGS, lambda: _run(options, environ))
+
+
+def _run(options: Options, environ: Mapping[str, str]) -> int:
+    wanted = _wanted(options, environ)
+    silence_logs()
     try:
-        wanted = _wanted(options, environ)
-        silence_logs()
         return asyncio.run(_until_signal(Replay(options, wanted, environ)))
-    except (SettingsError, RefusedToStartError, CaptureError) as error:
-        return failed(COMMAND, str(error), REFUSED)
-    except OSError as error:
-        return failed(COMMAND, f"{error}.", REFUSED)
-    except IsvcSyncError as error:
-        return failed(COMMAND, str(error), UNREACHABLE)
-    except BrokenPipeError:  # nobody reads any more
-        return UNREACHABLE
-    except (asyncio.CancelledError, KeyboardInterrupt):
-        return failed(COMMAND, "interrupted; everything that was started has ended.", INTERRUPTED)
+    except (asyncio.CancelledError, KeyboardInterrupt) as error:
+        raise KeyboardInterrupt("interrupted; everything that was started has ended.") from error
 
 
 def _wanted(options: Options, environ: Mapping[str, str]) -> _Wanted:
@@ -95,7 +93,7 @@ def _wanted(options: Options, environ: Mapping[str, str]) -> _Wanted:
         if options.cluster_id:
             raise SettingsError("--cluster-id is of events: a cluster that is played to has its own id.")
         target = approved(target, options.yes_to, environ)
-    if options.step and not sys.stdin.isatty():
+    if options.step and not can_ask():
         raise SettingsError("--step waits for Enter, and there is no terminal here: use --until to stop somewhere.")
     if str(options.file) == "-":
         raise SettingsError("--to plays a file: what waits for standard input could not keep its pace.")

@@ -7,7 +7,7 @@ import pytest
 from replay.capture import Captured, Position
 from shared.events import EventType
 from shared.objects import Kind, ObjectKey
-from tests.integration.replay.commands import replay
+from tests.integration.replay.commands import ended, replay, started
 from tests.unit.replay.replayed import START, captured, end, isvc, story, write
 
 
@@ -71,6 +71,14 @@ async def test_a_cut_file_is_replayed_up_to_the_cut_and_exits_3(tmp_path):
     assert done.code == 3
     assert json.loads(done.out)["events"] == 4
     assert "the capture was cut, and was replayed up to there" in done.err
+
+
+async def test_a_replay_whose_output_nobody_reads_ends_in_silence(capture):
+    async with started(capture, "--to", "sandbox") as process:
+        process.stdout._transport.close()
+        done = await ended(process)
+    assert (done.code, len(done.err.splitlines())) == (3, 1), done.err
+    assert "playing" in done.err
 
 
 async def test_two_registries_are_refused(tmp_path):

@@ -13,9 +13,10 @@ from cli.app import app
 from cli.replaying import explore, shrink
 from replay.capture import Action, Captured, Facts
 from replay.files import reading
+from tests.unit.cli.outputs import takes_nothing
 from tests.unit.replay.explored import FACTS, GOLDEN, busy, with_a_seen_set
 from tests.unit.replay.replayed import write
-from tests.unit.replay.test_plan_command import WATCHDOG
+from tests.unit.replay.watchdog import WATCHDOG
 
 FAILING = 8  # the seeds in which a busy consumer with a seen-set fails at least once
 
@@ -124,6 +125,15 @@ def test_its_lines_are_those_of_the_capture(tmp_path, capsys, monkeypatch):
         assert small.cut is None
     assert set(kinds[:-1]) == {Facts, Captured}
     assert b'"footer"' in footer
+
+
+def test_a_capture_is_shrunk_also_when_nobody_reads_that_it_is(capture, tmp_path, capsys, monkeypatch):
+    with_a_seen_set(monkeypatch)
+    into = tmp_path / "small.jsonl"
+    with takes_nothing("a pipe that nobody reads", "stdout"):
+        assert shrink.run(shrink.Options(file=capture, into=into)) == shrink.SHRUNK
+    assert into.exists()
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_what_does_not_fail_exits_1_and_writes_nothing(capture, tmp_path, capsys):
