@@ -121,7 +121,7 @@ def _missing_right(message: str) -> str:
     found = _FORBIDDEN.search(message)
     if found is None:
         return f"403 {message}"
-    return f"no right to {found['verb']} {found['resource']}{found['rest']}: grant it to the account that isvc-sync uses"
+    return f"no right to {found['verb']} {found['resource']}{found['rest']}: grant it to the account isvc-sync uses"
 
 
 def _retry_after_s(headers: Mapping[str, str], details: Mapping[str, Any]) -> float | None:

@@ -18,6 +18,8 @@ STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
 APPLY = {"Content-Type": "application/apply-patch+yaml"}
 
 ISVC = "/apis/serving.kserve.io/v1beta1"
+WATCH_LIST = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+END = "k8s.io/initial-events-end"
 PATIENCE_S = 20.0
 """How long a test waits for something that must come."""
 
@@ -156,3 +158,25 @@ async def until(condition: Callable[[], Any], what: str) -> Any:
             return value
         await asyncio.sleep(0.02)
     raise AssertionError(f"never happened: {what}")
+
+
+async def create_definition(place: Place) -> dict:
+    """Define a kind of this test's own."""
+    group = f"{place.namespace}.example.com"
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    body = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"gadgets.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": "Gadget", "plural": "gadgets", "singular": "gadget", "listKind": "GadgetList"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+    return await ok(place.client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", json=body))
+
+
+def served_path(crd: dict, namespace: str) -> str:
+    return f"/apis/{crd['spec']['group']}/v1/namespaces/{namespace}/gadgets"

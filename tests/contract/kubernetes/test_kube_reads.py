@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.contract.kubernetes.kube_target import ISVC, MERGE, Place, ok, until, version
+from tests.contract.kubernetes.kube_target import ISVC, MERGE, Place, create_definition, ok, served_path, until, version
 
 PARTIAL = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
@@ -208,25 +208,3 @@ async def test_f20_deleting_a_definition_ends_with_a_plain_404(place: Place):
         return answer.status_code == 404 and answer.text == "404 page not found\n"
 
     await until(gone, "the list is a plain 404")
-
-
-async def create_definition(place: Place) -> dict:
-    """Define a kind of this test's own."""
-    group = f"{place.namespace}.example.com"
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    body = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"gadgets.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": "Gadget", "plural": "gadgets", "singular": "gadget", "listKind": "GadgetList"},
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
-        },
-    }
-    return await ok(place.client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", json=body))
-
-
-def served_path(crd: dict, namespace: str) -> str:
-    return f"/apis/{crd['spec']['group']}/v1/namespaces/{namespace}/gadgets"

@@ -10,9 +10,20 @@ import httpx
 import pytest
 
 from tests.cluster.control_plane import ControlPlane, assets_directory
-from tests.contract.kubernetes.kube_target import MERGE, Place, Target, ok, summary, until, version, watch
-from tests.contract.kubernetes.test_kube_reads import create_definition, served_path
-from tests.contract.kubernetes.test_kube_watch import END, WATCH_LIST
+from tests.contract.kubernetes.kube_target import (
+    END,
+    MERGE,
+    WATCH_LIST,
+    Place,
+    Target,
+    create_definition,
+    ok,
+    served_path,
+    summary,
+    until,
+    version,
+    watch,
+)
 
 pytestmark = pytest.mark.cluster
 

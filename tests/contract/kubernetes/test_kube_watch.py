@@ -7,11 +7,20 @@ import time
 import httpx
 import pytest
 
-from tests.contract.kubernetes.kube_target import ISVC, Place, Target, ok, summary, until, version, watch
-from tests.contract.kubernetes.test_kube_reads import create_definition, served_path
-
-WATCH_LIST = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
-END = "k8s.io/initial-events-end"
+from tests.contract.kubernetes.kube_target import (
+    END,
+    ISVC,
+    WATCH_LIST,
+    Place,
+    Target,
+    create_definition,
+    ok,
+    served_path,
+    summary,
+    until,
+    version,
+    watch,
+)
 
 
 async def test_f06_an_object_that_leaves_a_selector_is_deleted_for_that_watch(place: Place):

@@ -198,7 +198,7 @@ async def test_R37_missing_rights_to_the_lease_show_in_readiness_and_end_nothing
     world.cluster.faults.set(forbidden)
     a, _ = racers
     await a.launch()
-    await eventually(lambda: "grant it to the account that isvc-sync uses" in a.log().decode())
+    await eventually(lambda: "grant it to the account isvc-sync uses" in a.log().decode())
     assert not await a.is_ready()
     world.cluster.faults.clear()
     await eventually(a.leads)

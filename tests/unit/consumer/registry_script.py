@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 from opentelemetry.trace import NoOpTracer
 
+from consumer.actions import CreateRecord
 from consumer.exchange import Instruments
 from consumer.registry import ModelRegistry
 from consumer.registry_client import InFlightLimit, RegistryAccess, RegistryClient
@@ -16,6 +17,7 @@ TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 NO_PAGE = httpx.Response(404, headers=TEXT, text="404 page not found\n")
 EMPTY_PAGE: dict[str, Any] = {"items": [], "nextPageToken": "", "pageSize": 1, "size": 0}
 ROOT = "/api/model_registry/"
+URL = {"metadataType": "MetadataStringValue", "string_value": "http://iris.example"}
 
 Reply = httpx.Response | Exception
 
@@ -26,6 +28,22 @@ def ok(body: Any, status: int = 200) -> httpx.Response:
 
 def error(status: int, message: str) -> httpx.Response:
     return httpx.Response(status, headers=JSON, content=json.dumps({"code": "any text", "message": message}))
+
+
+def creation(**changes: Any) -> CreateRecord:
+    """Return what makes a record of an object that is deployed."""
+    fields = {
+        "environment": "team-a",
+        "name": "iris/5a1e",
+        "external_id": "kserve:5a1e/1",
+        "model_id": "1",
+        "version_id": "4",
+        "runtime": "sklearn",
+        "deployed": True,
+        "properties": {"url": URL},
+        "reason": "new",
+    }
+    return CreateRecord(**(fields | changes))
 
 
 class Script:

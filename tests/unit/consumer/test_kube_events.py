@@ -195,7 +195,7 @@ async def test_a_missing_right_is_said_once_however_many_namespaces_lack_it(capl
     assert server.counts["failed"] == 20
     (record,) = caplog.records
     assert "no right to create events" in record.error
-    assert "grant it to the account that isvc-sync uses" in record.error
+    assert "grant it to the account isvc-sync uses" in record.error
 
 
 async def test_a_server_that_hangs_holds_up_the_events_and_nobody_else():

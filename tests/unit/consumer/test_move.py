@@ -10,7 +10,7 @@ from consumer.plan import leave
 from consumer.reconcile import How
 from shared.errors import NotSentError, TransientError, UnreachableError
 from shared.objects import ReducedObject
-from tests.unit.consumer.test_reconcile import CREATED, EVENT, LOOK, World
+from tests.unit.consumer.reconciling import CREATED, EVENT, LOOK, World
 from tests.unit.consumer.worlds import (
     ID,
     KEY,
@@ -24,7 +24,7 @@ from tests.unit.consumer.worlds import (
     carrying,
     record_of,
     seen,
-)  # fmt: skip
+)
 
 NAME = PREFIX + "name"
 

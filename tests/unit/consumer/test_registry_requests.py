@@ -5,12 +5,11 @@ import json
 import httpx
 import pytest
 
-from consumer.actions import CreateRecord, UpdateRecord
+from consumer.actions import UpdateRecord
 from consumer.registry import escape_like
 from shared.errors import ConflictError, NotFoundError, PermanentError, TransientError
-from tests.unit.consumer.registry_script import EMPTY_PAGE, TEXT, Script, error, ok
+from tests.unit.consumer.registry_script import EMPTY_PAGE, TEXT, URL, Script, creation, error, ok
 
-URL = {"metadataType": "MetadataStringValue", "string_value": "http://iris.example"}
 RECORD = {
     "id": "17",
     "name": "iris/5a1e",
@@ -23,21 +22,6 @@ RECORD = {
     "customProperties": {"url": URL},
     "createTimeSinceEpoch": "1796038318326",
 }
-
-
-def creation(**changes):
-    fields = {
-        "environment": "team-a",
-        "name": "iris/5a1e",
-        "external_id": "kserve:5a1e/1",
-        "model_id": "1",
-        "version_id": "4",
-        "runtime": "sklearn",
-        "deployed": True,
-        "properties": {"url": URL},
-        "reason": "new",
-    }
-    return CreateRecord(**(fields | changes))
 
 
 def body(request: httpx.Request):

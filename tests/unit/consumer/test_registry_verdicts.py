@@ -17,9 +17,8 @@ from consumer.registry_client import RegistryAccess
 from consumer.registry_errors import Answer, Request, RequestKind, bearing_of, classify
 from consumer.verdict import LOOK_AGAIN_S, Bury, Retry, verdict
 from shared.errors import ConflictError, NotFoundError, PermanentError, TransientError, UnreachableError
-from tests.unit.consumer.registry_script import EMPTY_PAGE, Script, ok
-from tests.unit.consumer.test_registry_errors import CLASSES, RECORDED, RECORDING, expected
-from tests.unit.consumer.test_registry_requests import creation
+from tests.unit.consumer.recorded_errors import CLASSES, RECORDED, RECORDING, expected
+from tests.unit.consumer.registry_script import EMPTY_PAGE, Script, creation, ok
 
 # The name of each verdict; the letters are those of the table of recorded errors.
 NAMES = {

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from consumer.looks import RecordRef, decode, encode
 from consumer.verdict import Ack
-from tests.unit.consumer.test_strays import IN_SYNC, OTHER_CLUSTER, RECORD, World
+from tests.unit.consumer.straying import IN_SYNC, OTHER_CLUSTER, RECORD, World
 from tests.unit.consumer.worlds import KEY, SETTINGS, UID
 
 THEIRS = replace(RECORD, external_id="", properties={"url": {"metadataType": "MetadataStringValue"}})

@@ -11,16 +11,7 @@ from cli.replaying.plan import CUT, REFUSED, SHOWN, Options, run
 from replay.capture import Facts, Line
 from replay.files import writing
 from tests.unit.replay.replayed import HEADER, START, story
-
-WATCHDOG = """
-import sys
-def watch(event, arguments):
-    if event.startswith("socket."):
-        print("a socket", event, file=sys.stderr, flush=True)
-        import os
-        os._exit(99)
-sys.addaudithook(watch)
-"""
+from tests.unit.replay.watchdog import WATCHDOG
 
 
 @pytest.fixture

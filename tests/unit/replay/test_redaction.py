@@ -17,7 +17,7 @@ from replay.files import reading, writing
 from replay.recording.watchfile import captured
 from replay.upkeep.redaction import Redactor
 from shared.errors import BadEventError
-from tests.e2e.test_secrets import NEEDLE, planted, planted_llm, secret, secret_uri
+from tests.e2e.planted import NEEDLE, planted, planted_llm, secret, secret_uri
 from tests.unit.replay.captures import ACTION, CLUSTER_ID, HEADER, first_event, small, story
 from tests.unit.shared.captured import stories
 
