@@ -16,6 +16,7 @@ from consumer.exchange import REQUEST_MIN_S, REQUEST_TIMEOUT_S
 from consumer.observation import LastEvent
 from consumer.records import Record
 from replay.exploring.scheduler import ANSWER_LOST, DIES_AFTER, DIES_BEFORE, DIES_WRITTEN, REFUSED, UNREACHABLE
+from replay.exploring.servers import Servers
 from replay.registry import MemoryRegistry
 from shared.errors import ConflictError, IsvcSyncError, NotFoundError, TransientError, UnreachableError
 from shared.objects import ObjectKey
@@ -23,7 +24,7 @@ from shared.objects import ObjectKey
 if TYPE_CHECKING:
     import asyncio
 
-    from replay.exploring.worker import Process
+    from consumer.fence import Fence
 
 T = TypeVar("T")
 AT_HAND: Final[ContextVar[str]] = ContextVar("the object at hand", default="")
@@ -39,21 +40,32 @@ class Asked(msgspec.Struct):
     timer: "asyncio.TimerHandle | None" = None
 
 
-class Wire:
-    """The requests of one process."""
+class Sender:
+    """Who sends requests, a process. `dies` lets a fault kill it; `dead`: nothing of it goes on."""
 
-    def __init__(self, process: "Process") -> None:
-        self.process = process
-        self.world = process.world
-        self._loop = process.world.loop
-        self._fate = process.world.scheduler
+    def __init__(self, servers: Servers, fence: "Fence", dies: Callable[[], None]) -> None:
+        self.servers = servers
+        self.fence = fence
+        self.dies = dies
+        self.dead = False
+        self.under_way: dict[int, Asked] = {}
+
+
+class Wire:
+    """The requests of one sender."""
+
+    def __init__(self, sender: Sender) -> None:
+        self.sender = sender
+        self.servers = sender.servers
+        self._loop = sender.servers.loop
+        self._fate = sender.servers.scheduler
 
     async def ask(self, server: str, what: str, serve: Callable[[], T], refusal: Callable[[], IsvcSyncError]) -> T:
         """Return what the server answers, or raise that. Raises UnreachableError where no answer comes."""
         about = f"{server} {what} of {AT_HAND.get()}"
         answer: asyncio.Future[T] = self._loop.create_future()
-        if self.process.dead or self._fate.fault(f"{server}: {DIES_BEFORE}", about):
-            self._loop.call_soon(self.world.died, self.process)
+        if self.sender.dead or self._fate.fault(f"{server}: {DIES_BEFORE}", about):
+            self._loop.call_soon(self.sender.dies)
             await answer
         if self._fate.fault(f"{server}: {REFUSED}", about):
             serve = _raising(refusal())
@@ -68,15 +80,15 @@ class Wire:
             error = UnreachableError(f"{server}: no answer within {REQUEST_TIMEOUT_S} s")
             self._loop.call_later(REQUEST_TIMEOUT_S, _settle, answer, None, error)
         if self._fate.fault(f"{server}: {DIES_AFTER}", about):
-            self._loop.call_soon(self.world.died, self.process)
+            self._loop.call_soon(self.sender.dies)
         return await answer
 
     def _send(self, asked: Asked, there_s: float, back_s: float) -> None:
         asked.timer = self._loop.call_later(there_s, self._arrive, asked, back_s)
-        self.process.under_way[id(asked)] = asked
+        self.sender.under_way[id(asked)] = asked
 
     def _arrive(self, asked: Asked, back_s: float) -> None:
-        self.process.under_way.pop(id(asked), None)
+        self.sender.under_way.pop(id(asked), None)
         result, failure = served(asked.serve)
         if back_s < math.inf:
             self._loop.call_later(back_s, _settle, asked.answer, result, failure)
@@ -118,8 +130,8 @@ def _done(work: Coroutine[Any, Any, T]) -> T:
 class RegistryWire(Wire):
     """Implements the port `Registry`, and `surroundings.Assuming`; the registry itself is everybody's."""
 
-    def __init__(self, process: "Process", registry: MemoryRegistry) -> None:
-        super().__init__(process)
+    def __init__(self, sender: Sender, registry: MemoryRegistry) -> None:
+        super().__init__(sender)
         self._registry = registry
 
     @property
@@ -164,14 +176,14 @@ class RegistryWire(Wire):
         return await self._call(f"version {version_id}", lambda: self._registry.model_of_version(version_id))
 
     async def _call(self, what: str, serve: Callable[[], Coroutine[Any, Any, T]], *, writes: bool = False) -> T:
-        if self.process.fence.budget_s() < REQUEST_MIN_S:
+        if self.sender.fence.budget_s() < REQUEST_MIN_S:
             raise TransientError(f"{what}: not sent, the ownership of its shard has ended")
         about = f"registry {what} of {AT_HAND.get()}"
 
         def serving() -> T:
             result = _done(serve())
             if writes and self._fate.fault(DIES_WRITTEN, about):
-                self._loop.call_soon(self.world.died, self.process)
+                self._loop.call_soon(self.sender.dies)
             return result
 
         return await self.ask("registry", what, serving, _unavailable)
@@ -181,16 +193,16 @@ class KubernetesWire(Wire):
     """Implements the port `Kubernetes`."""
 
     async def get(self, key: ObjectKey) -> Any | None:
-        return await self.ask("Kubernetes", "get", lambda: self.world.cluster.get(key), _unavailable)
+        return await self.ask("Kubernetes", "get", lambda: self.servers.cluster.get(key), _unavailable)
 
     async def patch(self, key: ObjectKey, operations: list[dict[str, Any]]) -> None:
-        if self.process.fence.budget_s() < REQUEST_MIN_S:
+        if self.sender.fence.budget_s() < REQUEST_MIN_S:
             raise TransientError("not sent, the ownership of the shard has ended")
 
         def serve() -> None:
             if self._fate.fault("conflict for nothing", str(key)):
                 raise ConflictError(f"{key}: 409")
-            self.world.cluster.patch(key, operations)
+            self.servers.cluster.patch(key, operations)
 
         await self.ask("Kubernetes", "patch", serve, lambda: TransientError("500, failed calling webhook"))
 
@@ -199,7 +211,7 @@ class LastEventsWire(Wire):
     """Implements the port `LastEvents`."""
 
     async def last(self, key: ObjectKey) -> LastEvent | None:
-        return await self.ask("broker", "last", lambda: self.world.last(key), _unavailable)
+        return await self.ask("broker", "last", lambda: self.servers.last(key), _unavailable)
 
 
 class DeadLettersWire(Wire):
@@ -207,14 +219,14 @@ class DeadLettersWire(Wire):
 
     async def bury(self, key: ObjectKey, headers: dict[str, str], body: bytes, reason: str) -> None:
         del headers, body
-        await self.ask("broker", "bury", lambda: self.world.dead.update({key: reason}), _unavailable)
+        await self.ask("broker", "bury", lambda: self.servers.dead.update({key: reason}), _unavailable)
 
     def holds(self, key: ObjectKey) -> bool:
-        return key in self.world.dead
+        return key in self.servers.dead
 
     async def clear(self, key: ObjectKey) -> None:
-        if key in self.world.dead:
-            await self.ask("broker", "clear", lambda: self.world.dead.pop(key, None), _unavailable)
+        if key in self.servers.dead:
+            await self.ask("broker", "clear", lambda: self.servers.dead.pop(key, None), _unavailable)
 
 
 def _unavailable() -> IsvcSyncError:

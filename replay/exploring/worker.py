@@ -6,7 +6,9 @@ Its environment and its memory are its own; what is shared (registries, cluster,
 import math
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from msgspec import Struct
 
 from consumer.act import Actor
 from consumer.fence import Fence, FencedDeadLetters, Held, Term
@@ -19,21 +21,19 @@ from consumer.work import Work, receive
 from consumer.worker import Custody, Worker
 from consumer.workqueue import WorkQueue
 from replay.exploring.loop import OWNER
+from replay.exploring.servers import Servers
 from replay.exploring.story import Told
 from replay.exploring.wire import (
     AT_HAND,
-    Asked,
     DeadLettersWire,
     KubernetesWire,
     LastEventsWire,
     RegistryWire,
+    Sender,
     served,
 )
 from replay.surroundings import Registries
 from shared.errors import TransientError
-
-if TYPE_CHECKING:
-    from replay.exploring.world import World
 
 KEEP_ALIVE_S: Final = 10.0
 
@@ -62,13 +62,13 @@ class Message:
         self._answer(self._process.durable.in_progress)
 
     def _answer(self, answer: Callable[[int], None]) -> None:
-        world = self._process.world
+        servers, scheduler = self._process.servers, self._process.servers.scheduler
         if self._process.dead:
             return
-        if world.scheduler.fault("ack not sent", self._name):
+        if scheduler.fault("ack not sent", self._name):
             raise TransientError("not connected")
-        if not world.scheduler.fault("ack lost", self._name):
-            world.loop.call_later(world.scheduler.delay_s(f"ack of {self._name}"), answer, self.sequence)
+        if not scheduler.fault("ack lost", self._name):
+            servers.loop.call_later(scheduler.delay_s(f"ack of {self._name}"), answer, self.sequence)
 
 
 class Nobody:
@@ -84,24 +84,30 @@ class Nobody:
         raise AssertionError(f"shard {term.shard} has a suspect")
 
 
-class Process:
-    """`dead`: nothing of it goes on. Its shard is its own until `lose`."""
+class Reports(Struct, frozen=True):
+    """Whom a process tells: that a fault has killed it, and that it was given a message."""
 
-    def __init__(self, world: "World", shard: int) -> None:
-        self.world = world
+    died: Callable[["Process"], None]
+    delivered: Callable[["Process", Told], None]
+
+
+class Process(Sender):
+    """The owner of a shard, until `lose`."""
+
+    def __init__(self, servers: Servers, shard: int, reports: Reports) -> None:
+        super().__init__(servers, Fence(servers.workers, servers.loop.time), lambda: reports.died(self))
         self.shard = shard
-        self.durable = world.durables[shard]
-        self.dead = False
-        self.under_way: dict[int, Asked] = {}
-        settings = world.story.header.plan_settings
-        self.fence = Fence(world.workers, world.loop.time)
-        self.term = Term(shard, 1, world.loop.time(), math.inf, Suspicion())
+        self.durable = servers.durables[shard]
+        self._delivered = reports.delivered
+        header = servers.story.header
+        settings = header.plan_settings
+        self.term = Term(shard, 1, servers.loop.time(), math.inf, Suspicion())
         self.fence.grant(self.term)
         self.worker = Worker(WorkQueue(settings.prefix), Custody(self.fence, Suspects(self.fence, Nobody())))
         actor = Actor(KubernetesWire(self), settings, self.fence.check, lambda _: None)
-        registries = Registries(world.story.header.deciding, settings, self._opened, world.loop.time)
+        registries = Registries(header.deciding, settings, self._opened, servers.loop.time)
         reconciler = Reconciler(actor, registries, settings, self.worker.look_again)
-        hooks = Hooks(lambda: world.scheduler.draw(f"retry of {AT_HAND.get()}"), world.now, lambda *_: None)
+        hooks = Hooks(lambda: servers.scheduler.draw(f"retry of {AT_HAND.get()}"), servers.now, lambda *_: None)
         dead_letters = FencedDeadLetters(DeadLettersWire(self), self.fence)
         self.handler = Handler(reconciler, Sources(LastEventsWire(self), actor.live), dead_letters, hooks)
         self._context = copy_context()
@@ -120,7 +126,7 @@ class Process:
 
     def die(self) -> None:
         self.dead = True
-        self.world.loop.cancel(self)
+        self.servers.loop.cancel(self)
         self._end_requests()
 
     def _end_requests(self) -> None:
@@ -133,19 +139,19 @@ class Process:
         self.under_way.clear()
 
     def _start(self) -> None:
-        self.world.loop.create_task(self.worker.run(self._handle))
-        self.world.loop.create_task(self.worker.keep_alive(KEEP_ALIVE_S))
+        self.servers.loop.create_task(self.worker.run(self._handle))
+        self.servers.loop.create_task(self.worker.keep_alive(KEEP_ALIVE_S))
 
     async def _handle(self, work: Work) -> Verdict:
         AT_HAND.set(str(work.key))
         return await self.handler.handle(work)
 
     def _opened(self, name: str) -> RegistryWire:
-        return RegistryWire(self, self.world.registry(name))
+        return RegistryWire(self, self.servers.registry(name))
 
     def _take(self, told: Told, num_delivered: int) -> None:
         if self.dead or not self.fence.holds(self.term):
             return
         message = Held(Message(self, told, num_delivered), self.term, self.fence)
-        self.worker.offer(receive(message, self.world.story.header.cluster_id))
-        self.world.delivered(self, told)
+        self.worker.offer(receive(message, self.servers.story.header.cluster_id))
+        self._delivered(self, told)

@@ -1,18 +1,13 @@
-"""The world in which a capture is explored: stream, cluster, registries, and the owner of each shard. Pure."""
+"""The world in which a capture is explored: its servers, the owner of each shard, and what befalls an owner. Pure."""
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from consumer.observation import LastEvent
-from replay.exploring.loop import VirtualLoop
 from replay.exploring.scheduler import Scheduler
+from replay.exploring.servers import Servers
 from replay.exploring.story import Ending, Plan, Story, Told, ending_of
-from replay.exploring.stream import Durable
-from replay.exploring.worker import Process
-from replay.registry import MemoryRegistry
-from shared.errors import ConflictError
-from shared.objects import ObjectKey
+from replay.exploring.worker import Process, Reports
 from shared.subjects import shard_of
 
 ZOMBIE_S: Final = 20.0  # how long an owner that lost its shard goes on
@@ -25,93 +20,17 @@ class RestlessError(AssertionError):
     """The workers do not come to an end, though nothing strikes any more."""
 
 
-class Cluster:
-    """What the API server answers: each object as its last event showed it, and our id where it was written since."""
-
-    def __init__(self, story: Story) -> None:
-        self._target = story.header.plan_settings.target
-        self._bodies: dict[ObjectKey, bytes | None] = {}
-        self._written: dict[ObjectKey, list[dict[str, Any]]] = {}
-
-    def show(self, told: Told) -> None:
-        self._bodies[told.key] = None if told.ends else told.body
-        self._written.pop(told.key, None)
-
-    def get(self, key: ObjectKey) -> Any | None:
-        body = self._bodies.get(key)
-        if body is None:
-            return None
-        try:
-            raw = msgspec.json.decode(body)
-            metadata = raw["metadata"]
-        except (msgspec.DecodeError, KeyError, TypeError):
-            return None  # an event that does not decode
-        for operation in self._written.get(key, []):
-            _add(metadata, operation)
-        return raw
-
-    def patch(self, key: ObjectKey, operations: list[dict[str, Any]]) -> None:
-        raw = self.get(key)
-        if raw is None:
-            raise ConflictError(f"{key} is gone")
-        metadata = raw["metadata"]
-        present = {"/metadata/uid": metadata["uid"], "/metadata/resourceVersion": metadata["resourceVersion"]}
-        for operation in operations:
-            if operation["op"] == "test" and present[operation["path"]] != operation["value"]:
-                raise ConflictError(f"the test of {operation['path']} failed")
-        self._written.setdefault(key, []).append(operations[-1])
-
-
-def _add(metadata: dict[str, Any], operation: dict[str, Any]) -> None:
-    """Carry out the last operation of `writeback.patch_operations`."""
-    _, _, field, *escaped = operation["path"].split("/")
-    values = metadata.setdefault(field, {}) or {}
-    if escaped:
-        values[escaped[0].replace("~1", "/").replace("~0", "~")] = operation["value"]
-    else:
-        values = operation["value"]
-    metadata[field] = values
-
-
-class World:
-    """One exploration. `owners` are the processes by shard, None between two lives. `dead`: the dead letters."""
+class World(Servers):
+    """One exploration. `owners` are the processes by shard, None between two lives."""
 
     def __init__(self, story: Story, plan: Plan, scheduler: Scheduler, workers: int) -> None:
-        self.story = story
-        self.scheduler = scheduler
-        self.workers = workers
-        self.loop = VirtualLoop()  # type: ignore[abstract]  # what it lacks is never called
-        self.cluster = Cluster(story)
-        self.dead: dict[ObjectKey, str] = {}
-        self.durables = [Durable(self.loop, scheduler) for _ in range(workers)]
+        super().__init__(story, plan, scheduler, workers)
         self._plan = plan
-        self._registries: dict[str, MemoryRegistry] = {}
-        self._last: dict[ObjectKey, Told] = {}
         self._waits: set[int] = set()  # sequences of what can only be tried again
-        for facts in story.facts:
-            self.registry(facts.registry).seed(facts)
         self.owners: list[Process | None] = [None] * workers
         with self.loop.running():
             for shard in range(workers):
                 self._start(shard)
-
-    def now(self) -> str:
-        minutes, seconds = divmod(self.loop.time(), 60)
-        hours, minutes = divmod(minutes, 60)
-        return f"2026-12-01T{int(hours):02}:{int(minutes):02}:{seconds:06.3f}Z"
-
-    def registry(self, name: str) -> MemoryRegistry:
-        """Return the registry of that name."""
-        if name not in self._registries:
-            registry = self._registries[name] = MemoryRegistry()
-            for version, model in self._plan.assumed.get(name, {}).items():
-                registry.assume(version, model)
-        return self._registries[name]
-
-    def last(self, key: ObjectKey) -> LastEvent | None:
-        """Return what the stream says last of an object."""
-        told = self._last.get(key)
-        return None if told is None or told.seen is None else LastEvent(told.seen, told.sequence)
 
     # what happens
 
@@ -126,7 +45,7 @@ class World:
         self.loop.run_for(CALM_AFTER_S)
         self.scheduler.calm = True
         self._rest()
-        return ending_of(self._registries, self.dead, self._plan.unsaid)
+        return ending_of(self.registries, self.dead, self._plan.unsaid)
 
     def delivered(self, process: Process, told: Told) -> None:
         """Let something happen to the owner that has just been given a message."""
@@ -160,8 +79,7 @@ class World:
             copies.append(msgspec.structs.replace(told, sequence=told.sequence + 1, name=f"{told.name}, again"))
         shard = shard_of(told.key, self.workers)
         for each in copies:
-            self._last[each.key] = each
-            self.cluster.show(each)
+            self.show(each)
             if each.uid in self._plan.left_out:
                 self._waits.add(each.sequence)
             self.durables[shard].add(each)
@@ -182,7 +100,7 @@ class World:
 
     def _start(self, shard: int) -> None:
         if self.owners[shard] is None:
-            process = Process(self, shard)
+            process = Process(self, shard, Reports(self.died, self.delivered))
             self.owners[shard] = process
             process.pull()
 

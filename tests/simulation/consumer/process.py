@@ -18,6 +18,7 @@ from consumer.suspicion import Suspicion
 from consumer.work import Work, receive
 from consumer.worker import Custody, Worker
 from consumer.workqueue import WorkQueue
+from replay.exploring.worker import Nobody
 from shared.errors import BadEventError, TransientError
 from tests.simulation.consumer.broker import Stored
 from tests.simulation.consumer.loop import OWNER
@@ -82,19 +83,6 @@ class Registries:
 
     async def find(self, name: str) -> Lookup | None:
         return self.named(name)
-
-
-class Nobody:
-    """No message here is suspect of having killed a process, so nobody is asked to witness. `suspects.Witness`."""
-
-    async def name(self, term: Term, sequence: int) -> None:
-        raise AssertionError(f"message {sequence} of shard {term.shard} is suspect")
-
-    async def acquit(self, term: Term, sequence: int) -> None:
-        raise AssertionError(f"message {sequence} of shard {term.shard} is suspect")
-
-    def unname(self, term: Term) -> None:
-        raise AssertionError(f"shard {term.shard} has a suspect")
 
 
 class Process:

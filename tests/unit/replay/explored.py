@@ -81,7 +81,7 @@ def with_a_seen_set(patch) -> None:
     async def handle_once(self, work):
         name = work.message.headers.get(MESSAGE_ID)  # none in the sequential plan, which repeats nothing
         if name is not None and work.attempt == 1:
-            seen = self._sources.live.__self__._kubernetes.process.world.__dict__.setdefault("seen_set", set())
+            seen = self._sources.live.__self__._kubernetes.servers.__dict__.setdefault("seen_set", set())
             if name in seen:
                 await work.message.ack()
                 return Ack()
