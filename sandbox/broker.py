@@ -136,8 +136,11 @@ class NatsServer:
         await self.start()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers."""
-        self._running().send_signal(signal.SIGSTOP)
+        """SIGSTOP: connections stay open and nothing answers, from the return on."""
+        process = self._running()
+        process.send_signal(signal.SIGSTOP)
+        # The signal alone only asks: a thread that runs on another core may still answer a request.
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """SIGCONT; harmless when the server is not paused, or has ended."""
