@@ -30,7 +30,7 @@ format: venv ## rewrite the sources in the house format
 	$(BIN)/ruff check --fix .
 
 test: venv ## all tests that need no cluster
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 3 --dist loadfile
 	$(BIN)/pytest -m chaos tests/chaos
 
 test-browser: venv ## the timeline's page in a real headless browser (needs chromium)
