@@ -7,6 +7,7 @@ from consumer.observation import LastEvent, observe
 from shared import events
 from shared.broker import Broker
 from shared.broker_errors import translated
+from shared.decoding import UNDECODABLE
 from shared.errors import BadEventError
 from shared.objects import ObjectKey, ReducedObject
 from shared.subjects import Subjects
@@ -31,7 +32,7 @@ class EventStream:
         try:
             event = events.decode(message.headers)
             seen = observe(event, msgspec.json.decode(message.data or b"", type=ReducedObject))
-        except (BadEventError, msgspec.DecodeError):
+        except (BadEventError, *UNDECODABLE):
             return None  # it is among the dead letters already
         assert message.seq is not None, "a stored message has a place"
         return LastEvent(seen, message.seq)

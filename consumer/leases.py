@@ -25,6 +25,7 @@ from nats.js.api import Header
 from consumer.ownership import Lease, Me
 from shared.broker import Broker
 from shared.broker_errors import translated
+from shared.decoding import UNDECODABLE
 from shared.errors import ConflictError, TransientError
 from shared.subjects import Subjects, escape, unescape
 
@@ -139,5 +140,5 @@ def _decoded(body: bytes, what: object) -> Lease:
     """Return a lease as it was written. Raises TransientError when somebody else has written it."""
     try:
         return _DECODER.decode(body)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise TransientError(f"the lease of {what} does not decode ({error}): purge its subject") from error

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from consumer.freshness import Freshness
+from shared.decoding import UNDECODABLE
 from shared.errors import BadEventError
 from shared.objects import ObjectKey, compare_resource_versions
 
@@ -92,7 +93,7 @@ class Record(msgspec.Struct, frozen=True, dict=True):
         try:
             stamp = msgspec.json.decode(text, type=Stamp)
             compare_resource_versions(stamp.resource_version, stamp.resource_version)
-        except (msgspec.DecodeError, BadEventError):
+        except (*UNDECODABLE, BadEventError):
             return None
         return stamp
 

@@ -19,6 +19,7 @@ from consumer.circuit import Admission, Bearing, Circuit, Closed, Open, admit, n
 from consumer.exchange import REQUEST_TIMEOUT_S, Budget, Exchanger, Instruments, Outgoing
 from consumer.inflight import InFlightLimit
 from consumer.registry_errors import Answer, OtherVersionError, Request, RequestKind, bearing_of, classify
+from shared.decoding import UNDECODABLE
 from shared.errors import IsvcSyncError, NotSentError, PermanentError, SettingsError, TransientError
 from shared.tokens import TokenAuth, TokenFile
 
@@ -225,7 +226,7 @@ def decoded(body: bytes | msgspec.Raw, shape: type[T], request: Request) -> T:
     """Decode a successful answer. Raises TransientError when it is none of the registry's."""
     try:
         return msgspec.json.decode(body, type=shape)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise TransientError(f"{request}: the answer is not what the registry sends ({error})") from error
 
 

@@ -21,6 +21,7 @@ from consumer.plan import Facts, PlanSettings, questions
 from consumer.shelf import Shelf
 from consumer.sweep import Comparison, Difference
 from shared import events
+from shared.decoding import UNDECODABLE
 from shared.errors import BadEventError, IsvcSyncError, PermanentError, TransientError
 from shared.events import SyncMarker
 from shared.inventory import StreamState, Told
@@ -153,10 +154,14 @@ class _Judging:
         self.objects += 1
         if self.objects % _AT_ONCE == 0:
             await asyncio.sleep(0)
-        _, key = parse_object_subject(told.subject)
+        try:
+            _, key = parse_object_subject(told.subject)
+        except BadEventError:
+            self.skipped += 1  # it names no object
+            return
         try:
             seen = _observed(told, key, self._settings.us.cluster_id)
-        except (BadEventError, msgspec.DecodeError):
+        except (BadEventError, *UNDECODABLE):
             self._skip(key)  # it is among the dead letters already
             return
         if told.sequence > last_sequence:
@@ -194,7 +199,7 @@ class _Judging:
 
 
 def _observed(told: Told, key: ObjectKey, cluster_id: str) -> Observation:
-    """Return what an event shows. Raises BadEventError and msgspec.DecodeError."""
+    """Return what an event shows. Raises BadEventError and UNDECODABLE."""
     event = events.decode(told.headers)
     if event.key != key or event.cluster_id != cluster_id:
         raise BadEventError(f"the event of {key} is about {event.key} of cluster id {event.cluster_id}")

@@ -10,6 +10,7 @@ from consumer.looks import RecordRef
 from consumer.notices import About
 from consumer.observation import Observation, PassedVersion, observe, want
 from shared import events, subjects
+from shared.decoding import UNDECODABLE
 from shared.errors import BadEventError
 from shared.events import EventType
 from shared.objects import ObjectKey, ReducedObject
@@ -101,7 +102,7 @@ def receive(message: Message, cluster_id: str) -> Work:
     try:
         event = events.decode(message.headers)
         obj = _DECODER.decode(message.body)
-    except (BadEventError, msgspec.DecodeError) as error:
+    except (BadEventError, *UNDECODABLE) as error:
         return Work(key, message, failure=BadEventError(f"the event of {key} does not decode: {error}"))
     if event.key != key or event.uid != obj.metadata.uid:
         return Work(key, message, failure=BadEventError(f"the event of {key} speaks of another object, {event.key}"))

@@ -12,10 +12,11 @@ from typing import Final
 from urllib.parse import quote
 
 import httpx
-from msgspec import DecodeError, Struct, json
+from msgspec import Struct, json
 
 from producer.items import TOO_LARGE, Closed, Item, Lost, Malformed, Page, Refused, Silent, Watched
 from producer.reading import LineSplitter, Reader
+from shared.decoding import UNDECODABLE
 from shared.errors import TransientError, UnreachableError
 from shared.kubernetes_errors import Answer, raise_for, translated
 from shared.objects import ObjectKey, compare_resource_versions
@@ -72,7 +73,7 @@ class WatchApi:
         raise_for(response, what)  # a 404 without that reason: the kind is not installed, which says nothing
         try:
             return json.decode(response.content, type=_Identity).metadata.uid
-        except DecodeError as error:
+        except UNDECODABLE as error:
             raise UnreachableError(f"{what}: the answer is no object") from error
 
     async def page(self, token: str) -> Item:

@@ -16,6 +16,7 @@ import httpx
 import msgspec
 
 from producer.passes import Scope
+from shared.decoding import UNDECODABLE
 from shared.errors import ConflictError, IsvcSyncError, UnreachableError
 from shared.kubernetes_errors import Answer, raise_for, translated
 
@@ -139,7 +140,7 @@ async def _all_pages(http: httpx.AsyncClient, selector: str, what: str) -> froze
         raise_for(response, what)
         try:
             page = msgspec.json.decode(response.content, type=_Page)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise UnreachableError(f"{what}: the answer is no list") from error
         names.update(each.metadata.name for each in page.items or ())
         token = page.metadata.token

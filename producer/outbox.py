@@ -14,6 +14,7 @@ from opentelemetry.trace import SpanKind, Tracer, set_span_in_context
 from producer.changes import Change
 from producer.ledger import Ledger
 from producer.publisher import Message, Publisher
+from shared.decoding import UNDECODABLE
 from shared.errors import PermanentError, TransientError
 from shared.events import MESSAGE_ID, Event, SyncMarker, encode, encode_marker
 from shared.objects import Kind
@@ -157,7 +158,7 @@ def _decoded(body: bytes, change: Change) -> dict[str, Any] | None:
     """
     try:
         found = msgspec.json.decode(body, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return None
     metadata = found.get("metadata")
     return found if isinstance(metadata, dict) and metadata.get("uid") == change.uid else None

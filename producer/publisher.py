@@ -19,6 +19,8 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from shared.decoding import UNDECODABLE
+
 logger = logging.getLogger(__name__)
 
 WINDOW: Final = 512  # attempts in flight; more brings no throughput
@@ -248,7 +250,7 @@ def _decoded(data: bytes) -> int | tuple[str, str]:
         return "503", "no stream takes this subject, or it has no leader"
     try:
         answer = msgspec.json.decode(data, type=_PubAck)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return "malformed", "the answer is no PubAck"
     if answer.error is None and answer.seq > 0:
         return answer.seq

@@ -63,7 +63,7 @@ class Reader(msgspec.Struct, frozen=True):
         """Return the page that the body of a list answer holds."""
         try:
             answer = msgspec.json.decode(body, type=_List)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return Malformed(f"a list answer of {len(body)} bytes is no list")
         except RecursionError:
             return Malformed(f"a list answer of {len(body)} bytes is nested too deeply")
@@ -164,7 +164,7 @@ class _Status(msgspec.Struct):
 def _event(line: bytes) -> _WatchEvent | Malformed | Unidentified:
     try:
         return msgspec.json.decode(line, type=_WatchEvent)
-    except msgspec.DecodeError:  # a ValidationError is one, too
+    except (msgspec.DecodeError, UnicodeDecodeError):  # a ValidationError is the former, too
         return Malformed(f"a line of {len(line)} bytes is no watch event")
     except RecursionError:  # the API server takes ten times the depth that Python does
         return Unidentified("(unknown)", f"an object of {len(line)} bytes is nested too deeply")

@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from shared.decoding import UNDECODABLE
 from shared.errors import BadEventError
 from shared.objects import Kind, ObjectKey, compare_resource_versions
 
@@ -175,7 +176,7 @@ def decode_marker(headers: Mapping[str, str] | None, body: bytes) -> tuple[str, 
     given = {name.lower(): unquote(value) for name, value in (headers or {}).items()}
     try:
         return given["ce-source"].removeprefix(_SOURCE_PREFIX), msgspec.json.decode(body, type=SyncMarker)
-    except (KeyError, msgspec.DecodeError) as error:
+    except (KeyError, *UNDECODABLE) as error:
         raise BadEventError(f"the sync marker does not decode: {error}") from error
 
 

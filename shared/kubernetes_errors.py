@@ -19,6 +19,7 @@ from typing import Any, Self
 import httpx
 import msgspec
 
+from shared.decoding import UNDECODABLE
 from shared.errors import (
     ConflictError,
     IsvcSyncError,
@@ -113,7 +114,7 @@ def translated(what: str) -> Iterator[None]:
 def _json_object(content: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(content, type=dict[str, Any])
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except UNDECODABLE:
         return {}
 
 

@@ -90,6 +90,7 @@ async def a_good_event(pipeline: Pipeline):
     ("case", "words"),
     [
         ("garbage", "does not decode"),
+        ("no-utf-8", "does not decode"),
         ("not-an-object", "does not decode"),
         ("no-headers", "header ce-"),
         ("no-uid", "header ce-uid"),
@@ -104,6 +105,7 @@ async def test_an_event_that_cannot_be_believed_is_buried(shared, case, words):
     event = renamed(good, "bad", case)
     headers, body = {
         "garbage": (event, b"\xff\xfe\x00 no json"),
+        "no-utf-8": (event, good.body.replace(b"first", b"fi\xffst", 1)),
         "not-an-object": (event, b"[1, 2]"),
         "no-headers": ({}, good.body),
         "no-uid": ({k: v for k, v in event.items() if k != "ce-uid"}, good.body),

@@ -56,6 +56,23 @@ def world():
     return World()
 
 
+@pytest.mark.parametrize(
+    ("subject", "body"),
+    [
+        pytest.param(None, b'{"metadata": {"name": "\xff"}}', id="no UTF-8"),
+        pytest.param(None, b'{"x":' + b"[" * 5000 + b"]" * 5000 + b"}", id="nested too deeply"),
+        pytest.param("isvc.prod-a.evt.0.isvc.team-a.=FF", b"{}", id="no name"),
+    ],
+)
+async def test_what_does_not_decode_is_skipped_and_the_others_are_compared(world, subject, body):
+    world.tell()
+    world.told[-1] = replace(world.told[-1], subject=subject or world.told[-1].subject, body=body)
+    world.tell(replace(IN_SYNC, metadata=replace(IN_SYNC.metadata, name="lily", uid="other")), sequence=2)
+    survey = await world.survey()
+    assert survey.skipped == 1
+    assert [each.key.name for each in survey.differences] == ["lily"]
+
+
 async def test_a_world_in_sync_has_no_difference_and_costs_one_list_of_each_registry(world):
     world.tell()
     world.a.put(RECORD)

@@ -80,9 +80,17 @@ def test_an_event_under_another_objects_subject_is_a_failure():
     assert "isvc/team-a/other" in str(receive(message, CLUSTER_ID).failure)
 
 
-def test_a_body_that_is_cut_short_is_a_failure():
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(lambda body: body[:-1], id="cut short"),
+        pytest.param(lambda body: body.replace(b"iris", b"ir\xff", 1), id="no UTF-8"),
+        pytest.param(lambda body: body[:-1] + b',"x":' + b"[" * 5000 + b"]" * 5000 + b"}", id="nested too deeply"),
+    ],
+)
+def test_a_body_that_is_broken_is_a_failure(broken):
     message = delivered(an_event(an_object()), an_object())
-    message.body = message.body[:-1]
+    message.body = broken(message.body)
     assert "does not decode" in str(receive(message, CLUSTER_ID).failure)
 
 

@@ -249,6 +249,7 @@ def test_a_sync_marker_comes_back_as_it_was(kind, scope):
     [
         (None, b'{"scope": [], "resourceVersion": "1", "epoch": 1}'),
         ({"ce-source": "/clusters/c"}, b""),
+        ({"ce-source": "/clusters/c"}, b'{"scope": ["\xff"], "resourceVersion": "1", "epoch": 1}'),
         ({"ce-source": "/clusters/c"}, b'{"scope": []}'),
         ({"ce-source": "/clusters/c"}, b'{"scope": 1, "resourceVersion": "1", "epoch": 1}'),
     ],
