@@ -144,7 +144,7 @@ def history(
     name: Annotated[str, typer.Argument(metavar="[NAMESPACE/NAME]", help="The object.", show_default=False)] = "",
     *,
     version: Annotated[str, typer.Option(metavar="ID", help="Where this model version was deployed instead.")] = "",
-    cluster: Annotated[str, typer.Option(metavar="NAME", help="Of this cluster only.")] = "",
+    cluster: Annotated[str, typer.Option(metavar="NAME|ID", help="Of this cluster only.")] = "",
     output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="How to show it.")] = "table",
 ) -> None:
     """Show which model versions were deployed when, from the registry alone.

@@ -1,5 +1,6 @@
 """Which versions a registry's records say were deployed when: from records to periods, tables and JSON. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -9,13 +10,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from consumer.records import Record, Stamp, VersionChange
+from consumer.records import Record, Stamp, VersionChange, is_before
 
 _TO_THE_SECOND: Final = len("2026-11-30T10:00:00")
 
 
 class Period(Struct, frozen=True):
-    """An object carried this version (empty: none), from and until a moment in RFC 3339 (empty: it still does)."""
+    """An object deployed this version (empty: none), from and until a moment in RFC 3339 (empty: it still does)."""
 
     version: str
     since: str
@@ -23,7 +24,7 @@ class Period(Struct, frozen=True):
 
 
 class Deployment(Struct, frozen=True):
-    """A record, as far as it tells of versions."""
+    """A record, as far as it tells of versions. No `periods`: it was never deployed."""
 
     record: Record
     stamp: Stamp
@@ -34,10 +35,19 @@ class Deployment(Struct, frozen=True):
         return f"{self.stamp.kind}/{self.stamp.namespace}/{self.stamp.name}"
 
     @property
+    def began_at(self) -> str:
+        return self.periods[0].since if self.periods else self.stamp.undeployed_at
+
+    @property
     def returned_at(self) -> str:
         """When it was deployed again after a stop, with the version that it had; empty when it was not."""
-        last = self.periods[-1]
-        return self.stamp.deployed_at if not last.until and last.since < self.stamp.deployed_at else ""
+        last = self.periods[-1] if self.periods else None
+        is_return = last is not None and not last.until and is_before(last.since, self.stamp.deployed_at)
+        return self.stamp.deployed_at if is_return else ""
+
+    def is_of(self, cluster: str) -> bool:
+        """Whether it is a cluster's, by its name or its id; empty: any."""
+        return cluster in {"", self.stamp.cluster, self.stamp.cluster_id}
 
 
 def deployment_of(record: Record) -> Deployment | None:
@@ -47,8 +57,12 @@ def deployment_of(record: Record) -> Deployment | None:
         return None
     changes = stamp.history or (VersionChange(stamp.model_version, stamp.resource_version, stamp.deployed_at),)
     ends = (*(change.time for change in changes[1:]), stamp.undeployed_at)
-    periods = (Period(change.version, change.time, end) for change, end in zip(changes, ends, strict=True))
-    return Deployment(record, stamp, tuple(periods))
+    periods = (
+        Period(change.version, change.time, change.until or end) for change, end in zip(changes, ends, strict=True)
+    )
+    return Deployment(
+        record, stamp, tuple(each for each in periods if not each.until or is_before(each.since, each.until))
+    )
 
 
 def of_object(records: Iterable[Record], namespace: str, name: str, cluster: str) -> list[Deployment]:
@@ -58,9 +72,9 @@ def of_object(records: Iterable[Record], namespace: str, name: str, cluster: str
         (
             each
             for each in found
-            if (each.stamp.namespace, each.stamp.name) == (namespace, name) and cluster in {"", each.stamp.cluster}
+            if (each.stamp.namespace, each.stamp.name) == (namespace, name) and each.is_of(cluster)
         ),
-        key=lambda each: each.periods[0].since,
+        key=lambda each: each.began_at,
     )
 
 
@@ -69,7 +83,7 @@ def of_version(records: Iterable[Record], version: str, cluster: str) -> list[tu
     found = [
         (each, period)
         for record in records
-        if (each := deployment_of(record)) is not None and cluster in {"", each.stamp.cluster}
+        if (each := deployment_of(record)) is not None and each.is_of(cluster)
         for period in each.periods
         if period.version == version
     ]
@@ -78,7 +92,8 @@ def of_version(records: Iterable[Record], version: str, cluster: str) -> list[tu
 
 def object_listing(deployments: list[Deployment]) -> RenderableType:
     """Return each deployment of an object with its versions, for people."""
-    parts = [part for each in deployments for part in (Text(), *_explained(each))]
+    cluster_of = _names_of_clusters(deployments)
+    parts = [part for each in deployments for part in (Text(), *_explained(each, cluster_of[each.stamp.cluster_id]))]
     return Group(*parts[1:])
 
 
@@ -86,10 +101,18 @@ def version_listing(found: list[tuple[Deployment, Period]]) -> Table:
     """Return each period of a version, for people."""
     drawn = _table("Object", "Cluster", "Model", "Since", "Until")
     drawn.columns[0].overflow, drawn.columns[0].no_wrap = "fold", False
+    cluster_of = _names_of_clusters(each for each, _ in found)
     for each, period in found:
-        stamp, since, until = each.stamp, _second(period.since), _second(period.until) or "now"
-        drawn.add_row(Text(each.object, "cyan"), *map(Text, (stamp.cluster, each.record.model_id, since, until)))
+        cluster, since, until = cluster_of[each.stamp.cluster_id], _second(period.since), _second(period.until) or "now"
+        drawn.add_row(Text(each.object, "cyan"), *map(Text, (cluster, each.record.model_id, since, until)))
     return drawn
+
+
+def _names_of_clusters(deployments: Iterable[Deployment]) -> dict[str, str]:
+    """Return what to call each cluster, by its id: its name, and the id where another one has the same name."""
+    name_of = {each.stamp.cluster_id: each.stamp.cluster for each in deployments}
+    count = Counter(name_of.values())
+    return {id_: name if count[name] == 1 else f"{name} ({id_})" for id_, name in name_of.items()}
 
 
 def as_data(each: Deployment) -> dict[str, Any]:
@@ -112,11 +135,14 @@ def as_data(each: Deployment) -> dict[str, Any]:
     }
 
 
-def _explained(each: Deployment) -> Iterable[RenderableType]:
+def _explained(each: Deployment, cluster: str) -> Iterable[RenderableType]:
     stamp, record = each.stamp, each.record
     state = "DEPLOYED" if record.deployed else "UNDEPLOYED"
-    yield Text.assemble((each.object, "cyan"), f", uid {stamp.uid}, cluster {stamp.cluster}")
+    yield Text.assemble((each.object, "cyan"), f", uid {stamp.uid}, cluster {cluster}")
     yield Text(f"registered model {record.model_id}, record {record.id}: {state}")
+    if not each.periods:
+        yield Text("  It was never deployed.")
+        return
     drawn = _table("Version", "Since", "Until")
     for period in each.periods:
         drawn.add_row(*map(Text, (period.version or "none", _second(period.since), _second(period.until) or "now")))

@@ -5,6 +5,7 @@ was written from. Those live in two custom properties: `url`, which other reader
 Two and not twelve, because the server rewrites every property at every PATCH.
 """
 
+from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
@@ -27,12 +28,16 @@ class Identity(msgspec.Struct, frozen=True):
     cluster_id: str
 
 
-class VersionChange(msgspec.Struct, frozen=True, rename="camel"):
-    """From this moment the object carried this version label (empty: none)."""
+class VersionChange(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """From this moment the object carried this version label (empty: none).
+
+    `until`: when the deployment ended, where that was before the next change; empty where it went on until then.
+    """
 
     version: str
     resource_version: str
     time: str
+    until: str = ""
 
 
 class Stamp(msgspec.Struct, frozen=True, rename="camel"):
@@ -100,6 +105,14 @@ class Record(msgspec.Struct, frozen=True, dict=True):
     @property
     def url(self) -> str:
         return _string_value(self.properties.get(URL_PROPERTY))
+
+
+def is_before(moment: str, other: str) -> bool:
+    """Whether a moment in RFC 3339 comes before another one; servers say seconds, we say milliseconds."""
+    try:
+        return datetime.fromisoformat(moment) < datetime.fromisoformat(other)
+    except (ValueError, TypeError):  # edited by hand: no moment, or one without its zone
+        return moment < other
 
 
 def external_id(uid: str, model_id: str) -> str:

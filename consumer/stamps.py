@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from consumer.freshness import Freshness, Order, compare
 from consumer.observation import Observation, PassedVersion, Wanted
-from consumer.records import HISTORY_MAX, Identity, Record, Stamp, VersionChange
+from consumer.records import HISTORY_MAX, Identity, Record, Stamp, VersionChange, is_before
 from shared.objects import is_registry_id
 
 
@@ -109,6 +109,9 @@ def _history(
     Versions that a newer event passed over are in it: "was version X ever deployed" is what the record is for.
     """
     entries = list(before.history) if before else []
+    ended = before.undeployed_at if before else ""
+    if before and ended and before.deployed_at and wanted.deployed and not entries:
+        entries = [VersionChange("", before.resource_version, before.deployed_at)]  # a deployment without any version
     passed = (
         VersionChange(each.version, each.resource_version, each.time)
         for each in seen.passed
@@ -117,10 +120,23 @@ def _history(
         and not _is_told(each, before)
     )
     for change in (*passed, VersionChange(version, seen.freshness.resource_version, seen.time)):
-        if change.version != (entries[-1].version if entries else ""):
-            entries.append(change)
+        if change.version == (entries[-1].version if entries else ""):
+            continue
+        if entries and ended:
+            entries[-1], ended = _before_the_next(entries[-1], ended), ""
+        entries.append(change)
+    if entries and ended and wanted.deployed and not is_before(entries[-1].time, ended):
+        entries[-1] = replace(entries[-1], time=seen.time)  # the label of the time without deployment is deployed now
     cut = max(0, len(entries) - HISTORY_MAX)
     return tuple(entries[cut:]), (before.history_cut if before else 0) + cut
+
+
+def _before_the_next(last: VersionChange, ended: str) -> VersionChange:
+    """Return the last change of a deployment that has ended, now that another one follows.
+
+    A label that changed after the end was never deployed: its time is over when it begins.
+    """
+    return replace(last, until=ended if is_before(last.time, ended) else last.time)
 
 
 def _is_told(passed: PassedVersion, before: Stamp | None) -> bool:

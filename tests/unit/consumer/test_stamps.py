@@ -159,6 +159,43 @@ def test_a_history_that_is_too_long_loses_its_oldest_part_and_says_how_much():
     assert (more.history_cut, len(more.history)) == (7, HISTORY_MAX)
 
 
+def told(stamp):
+    """Return what the history says: version, since, until."""
+    return [(change.version, change.time, change.until) for change in stamp.history]
+
+
+def test_a_version_that_ended_with_a_stop_is_told_until_then_when_another_one_returns():
+    stamp = story(state("11", time="t10"), state("11", time="t15", stopped=True), state("12", time="t20"))
+    assert told(stamp) == [("11", "t10", "t15"), ("12", "t20", "")]
+
+
+def test_a_label_that_changes_while_stopped_is_deployed_from_the_return_on():
+    stopped = (state("11", time="t10"), state("11", time="t15", stopped=True), state("12", time="t17", stopped=True))
+    assert told(story(*stopped, state("12", time="t20"))) == [("11", "t10", "t15"), ("12", "t20", "")]
+    passed_by = told(story(*stopped, state("13", time="t18", stopped=True), state("13", time="t20")))
+    assert passed_by == [("11", "t10", "t15"), ("12", "t17", "t17"), ("13", "t20", "")]
+
+
+def test_what_was_created_stopped_is_deployed_from_its_start_on():
+    assert told(story(state("11", time="t10", stopped=True), state("11", time="t15"))) == [("11", "t15", "")]
+
+
+def test_a_return_with_the_same_version_goes_on_with_it():
+    stamp = story(state("11", time="t10"), state("11", time="t15", stopped=True), state("11", time="t20"))
+    assert told(stamp) == [("11", "t10", "")]
+
+
+def test_a_deployment_without_a_version_is_told_when_it_returns():
+    before = (state("", time="t10"), state("", time="t15", stopped=True))
+    assert told(story(*before, state("", time="t20"))) == [("", BORN, "")]
+    assert told(story(*before, state("11", time="t20"))) == [("", BORN, "t15"), ("11", "t20", "")]
+
+
+def test_while_it_is_stopped_nothing_of_its_history_changes():
+    stopped = (state("11", time="t10"), state("11", time="t15", stopped=True))
+    assert told(story(*stopped, state("11", time="t17", stopped=True))) == [("11", "t10", "")]
+
+
 def test_what_a_stamp_was_written_from_does_not_count():
     stamp = stamp_of(state())
     assert agree(stamp, replace(stamp, epoch=9, resource_version="99", digest="v2:x", generation=5))
