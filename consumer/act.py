@@ -6,7 +6,7 @@ only a pause: the message is not acknowledged, and the plan of the next try begi
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Final, assert_never
 
 import msgspec
@@ -85,10 +85,13 @@ class Actor:
         """Decide by these settings from now on."""
         self._settings = settings
 
-    async def perform(self, actions: Sequence[Action], seen: Observation, place: Place | None) -> Outcome:
+    async def perform(
+        self, actions: Sequence[Action], seen: Observation, place: Place | None, own: Container[str] = ()
+    ) -> Outcome:
         """Carry out the actions in order; return what was done. Raises the errors of the adapters.
 
-        `place` is where records are written; None where no action can concern one.
+        `place` is where records are written; None where no action can concern one. `own`: the ids of the object's
+        records, former ones included: that it carries one of them is no news to its owner.
         """
         outcome = Outcome()
         for action in actions:
@@ -107,10 +110,10 @@ class Actor:
                 case PatchObject():
                     record_id = action.record_id or outcome.record_id
                     assert record_id is not None, "a patch without a record follows the creation of one"
-                    self._tell_other_id(seen)
+                    self._tell_other_id(seen, own)
                     await self.patch(action, record_id, seen, outcome)
                 case DeferPatch():
-                    self._tell_other_id(seen)
+                    self._tell_other_id(seen, own)
                     self._tell_deferred(action, action.record_id or outcome.record_id, seen)
                     self._defer(outcome)
                 case Warn():
@@ -176,9 +179,9 @@ class Actor:
         if seen.lives:
             self._tell(seen.about, registered(record_id, action.model_id, place.name))
 
-    def _tell_other_id(self, seen: Observation) -> None:
+    def _tell_other_id(self, seen: Observation, own: Container[str]) -> None:
         value = self._settings.target.value_on(seen.obj)
-        if value is not None:
+        if value is not None and value not in own:
             self._tell(seen.about, other_records_id(self._settings.target.key, value))
 
     def _tell_deferred(self, action: DeferPatch, record_id: str | None, seen: Observation) -> None:

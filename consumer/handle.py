@@ -14,16 +14,17 @@ from collections.abc import Callable
 from typing import assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from consumer.act import Tell, tell_nobody
-from consumer.notices import About, sync_failed
+from consumer.notices import About, registry_not_found, sync_failed
 from consumer.observation import LastEvent, Observation
 from consumer.ports import DeadLetters, LastEvents, Live
 from consumer.reconcile import How, Reconciler, Result
 from consumer.retelling import retold
 from consumer.verdict import Ack, Bury, Retry, Verdict, verdict
 from consumer.work import Work
-from shared.errors import IsvcSyncError, PermanentError, TransientError
+from shared.errors import ConflictError, IsvcSyncError, NotFoundError, PermanentError, TransientError
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +79,8 @@ class Handler:
                 logger.log(
                     logging.DEBUG if held else logging.WARNING, "will try again", extra=fields | {"reason": reason}
                 )
+                if yields and (work.seen is None or work.seen.lives):
+                    self._hooks.tell(work.about or About(work.key), registry_not_found(reason))
                 if held:  # nothing was tried: however long a registry is away, what follows begins with a short delay
                     work.attempt = max(1, work.attempt - 1)
                 self._hooks.on_result(work, "held" if held else "retry")
@@ -130,9 +133,22 @@ class Handler:
         return await self._reconciler.reconcile(seen, how)
 
     async def _look(self, work: Work) -> Result:
-        """Close the records that a look names and that are not the object's; then do what its last event asks for."""
+        """Close the records that a look names and that are not the object's; then do what its last event asks for.
+
+        A registry that refuses the former for good does not hold up the latter.
+        """
         last = await self._sources.events.last(work.key)
-        nothing = Result("applied" if await self._close_named(work, last) else "noop")
+        work.about = last.seen.about if last is not None else None
+        closed, refusals = False, tuple[str, ...]()
+        try:
+            closed = await self._close_named(work, last)
+        except (PermanentError, ConflictError, NotFoundError) as error:
+            refusals = (f"a record that was left behind cannot be closed: {error}",)
+        result = await self._follow(work, last, Result("applied" if closed else "noop"))
+        return replace(result, rejections=refusals + result.rejections)
+
+    async def _follow(self, work: Work, last: LastEvent | None, nothing: Result) -> Result:
+        """Do what the last event of an object asks for; return `nothing` where there is nothing to do."""
         if last is None:
             return nothing
         if not work.forced:

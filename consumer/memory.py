@@ -36,10 +36,11 @@ class Known(msgspec.Struct, frozen=True):
     `digest`: its content, as it was before we wrote to it. `record_id`: the record of the present model. `closed`: the
     models whose records are known to be closed or never were. `due`: the id should be on the object, but writing it was
     too costly. `registry`: the name of the registry that all of this is about, "" where it has none. `left`: registries
-    that it had before, and in which its records could not be closed yet. `rejections`: what a person is to be told of
-    this state, said again with each event that changes nothing until it is `buried`. `unsure`: a later state was tried
-    and not finished, and what of it was written nobody knows, so that not even a return to this state may be taken as
-    done; or a look came before the event that is to do its work.
+    that it had before, and in which its records could not be closed yet; `refused`: nor ever, it seems. `rejections`:
+    what a person is to be told of this state, said again with each event that changes nothing until it is `buried`.
+    `unsure`: a later state was tried and not finished, and what of it was written nobody knows, so that not even a
+    return to this state may be taken as done; or a look came before the event that is to do its work. `own`: the ids of
+    all records that it ever had, as far as they were seen.
     """
 
     freshness: Freshness
@@ -50,9 +51,11 @@ class Known(msgspec.Struct, frozen=True):
     due: bool = False
     registry: str = ""
     left: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
     rejections: tuple[str, ...] = ()
     buried: bool = False
     unsure: bool = False
+    own: frozenset[str] = frozenset()
 
 
 def inputs_of(seen: Observation, settings: PlanSettings) -> Inputs:

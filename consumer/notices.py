@@ -8,6 +8,7 @@ same Event, and there is a limit for each object and for this process. `kube_eve
 """
 
 import hashlib
+import math
 from collections import OrderedDict
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -35,6 +36,7 @@ class Topic(StrEnum):
 
     REGISTERED = "Registered"
     SYNC_FAILED = "RegistrySyncFailed"
+    REGISTRY_NOT_FOUND = "RegistryNotFound"
     CONFLICTING_LABELS = "ConflictingLabels"
     NOT_INDEXED = "NotIndexed"
     OTHER_MODELS_VERSION = "VersionOfAnotherModel"
@@ -49,8 +51,13 @@ class Topic(StrEnum):
 
 
 _NORMAL: Final = frozenset({Topic.REGISTERED, Topic.WRITE_BACK_DEFERRED})
-# Told once for each object and message: we come upon them again with each look, and nothing has happened since.
-_ONCE: Final = frozenset({Topic.WRITE_BACK_DEFERRED, Topic.OTHER_RECORDS_ID})
+# For so many seconds these are told once for each object and message: we come upon them again with each look or try,
+# and nothing has happened since. What a person must mend is told anew when its Event has expired.
+_ONCE_FOR_S: Final = {
+    Topic.WRITE_BACK_DEFERRED: math.inf,
+    Topic.OTHER_RECORDS_ID: math.inf,
+    Topic.REGISTRY_NOT_FOUND: WINDOW_S,
+}
 
 
 class About(msgspec.Struct, frozen=True):
@@ -82,6 +89,12 @@ def registered(record_id: str, model_id: str, registry: str) -> Notice:
 
 def sync_failed(reason: str) -> Notice:
     return Notice(Topic.SYNC_FAILED, reason)
+
+
+def registry_not_found(reason: str) -> Notice:
+    return Notice(
+        Topic.REGISTRY_NOT_FOUND, f"no registry is found for this object, and it is tried again until one is: {reason}"
+    )
 
 
 def other_records_id(key: str, value: str) -> Notice:
@@ -157,7 +170,8 @@ class Ledger:
         """Take a notice in; return what becomes of it."""
         slot = (about.key, about.uid, notice.topic)
         event = self._events.get(slot)
-        if event is not None and notice.topic in _ONCE and event.notice == notice:
+        once_for_s = _ONCE_FOR_S.get(notice.topic, 0.0)
+        if event is not None and event.notice == notice and now - event.last < once_for_s:
             return Told.REPEATED
         if event is not None and now - event.last < WINDOW_S:
             event.about, event.notice, event.last = about, notice, now
@@ -166,10 +180,11 @@ class Ledger:
             self._pending[slot] = None
             return Told.COUNTED
         owner = f"{about.key} {about.uid}"
-        if self._per_object.wait_s(owner, now) > 0 or self._new.wait_s("", now) > 0:
+        kind = notice.topic.event_type
+        if self._per_object.wait_s(owner, now) > 0 or self._new.wait_s(kind, now) > 0:
             return Told.LIMITED
         self._per_object.spend(owner, now)
-        self._new.spend("", now)
+        self._new.spend(kind, now)  # what only informs must not crowd out what somebody has to mend
         self._events[slot] = _Event(about, notice, first=now, last=now, not_before=now)
         self._events.move_to_end(slot)
         self._pending[slot] = None

@@ -15,14 +15,15 @@ from msgspec.structs import replace
 
 from consumer.act import Actor, Outcome
 from consumer.actions import DeferPatch, PatchObject
+from consumer.farewell import Farewell, bid_farewell
 from consumer.freshness import Order, compare
 from consumer.lookup import Lookup
 from consumer.memory import Inputs, Known, Memory, inputs_of
 from consumer.observation import Observation, want
-from consumer.plan import Facts, PlanSettings, Records, is_stale, leave, plan, questions, write_back
+from consumer.plan import Facts, PlanSettings, Records, is_stale, plan, questions, write_back
 from consumer.retelling import no_older
 from consumer.strays import Strays
-from shared.errors import ConflictError, PermanentError, TransientError
+from shared.errors import ConflictError, PermanentError
 from shared.objects import ObjectKey, is_registry_id
 
 MARGIN_S: Final = 0.125  # clocks and timers round
@@ -79,14 +80,8 @@ class _Standing(msgspec.Struct, frozen=True):
     record_id: str | None = None
     closed: frozenset[str] = frozenset()
     left: frozenset[str] = frozenset()
-
-
-class _Farewell(msgspec.Struct):
-    """What came of closing an object's records elsewhere. `left`: the registries in which that failed, and why."""
-
-    wrote: bool = False
-    left: frozenset[str] = frozenset()
-    failure: TransientError | None = None
+    refused: frozenset[str] = frozenset()
+    own: frozenset[str] = frozenset()
 
 
 class Reconciler:
@@ -143,7 +138,8 @@ class Reconciler:
         now = inputs_of(live, self._settings)
         if known is None or not known.due or not _same_record(known.inputs, now):
             return Result("noop")
-        outcome = await self._actor.perform(write_back(live, known.record_id, self._settings), live, None)
+        patch = write_back(live, known.record_id, self._settings)
+        outcome = await self._actor.perform(patch, live, None, known.own)
         value = known.record_id if outcome.patched else self._settings.target.value_on(live.obj)
         inputs = replace(known.inputs, id_value=value)
         self.memory.put(live.uid, replace(known, inputs=inputs, due=outcome.deferred))
@@ -159,19 +155,21 @@ class Reconciler:
             outcome = await self._actor.perform(plan(seen, {}, Facts(), self._settings), seen, None)
             self._remember(seen, outcome, _Standing())
             return Result("noop", outcome.rejections, settles=True)
-        former = known.left | {known.registry} - {""} if known else frozenset[str]()
+        former = known.left | known.refused | {known.registry} - {""} if known else frozenset[str]()
         try:
             lookup = await self._choose(seen, known)
         except PermanentError as refusal:
             farewell = await self._leave(seen, former)
-            self._remember(seen, Outcome(rejections=(str(refusal),)), _Standing(left=farewell.left))
-            result = Result("applied" if farewell.wrote else "noop", (str(refusal),), settles=True)
+            rejections = (str(refusal), *farewell.refusals)
+            standing = _Standing(left=farewell.left, refused=farewell.refused, own=self._own(seen, {}))
+            self._remember(seen, Outcome(rejections=rejections), standing)
+            result = Result("applied" if farewell.wrote else "noop", rejections, settles=True)
         else:
             name = lookup.place.name
             farewell = await self._leave(seen, former - {name})
             sure = known is not None and known.registry == name and not (known.unsure or how.forced)
             closed = known.closed if known is not None and sure else frozenset[str]()
-            result = await self._agree(seen, how, lookup, closed, farewell.left)
+            result = await self._agree(seen, how, lookup, closed, farewell)
         if farewell.failure is not None:
             raise farewell.failure
         return result
@@ -182,23 +180,12 @@ class Reconciler:
             return self._registries.named(known.registry)
         return await self._registries.choose(seen)
 
-    async def _leave(self, seen: Observation, names: Iterable[str]) -> _Farewell:
-        """Close the object's records in registries that are no longer its own; one that is away holds up no other."""
-        farewell = _Farewell()
-        for name in sorted(names):
-            lookup = self._registries.named(name)
-            try:
-                records = await lookup.records(seen, seen.models)
-                outcome = await self._actor.perform(leave(seen, records, self._settings), seen, lookup.place)
-            except TransientError as error:
-                farewell.left |= {name}
-                farewell.failure = error
-            else:
-                farewell.wrote = farewell.wrote or outcome.wrote
-        return farewell
+    async def _leave(self, seen: Observation, names: Iterable[str]) -> Farewell:
+        lookups = [self._registries.named(name) for name in sorted(names)]
+        return await bid_farewell(seen, lookups, self._actor, self._settings)
 
     async def _agree(
-        self, seen: Observation, how: How, lookup: Lookup, closed: frozenset[str], left: frozenset[str]
+        self, seen: Observation, how: How, lookup: Lookup, closed: frozenset[str], farewell: Farewell
     ) -> Result:
         """Make the object's own registry true, and the object carry its record's id."""
         records = {} if how.creates_first else await self._read(seen, lookup, closed)
@@ -219,8 +206,11 @@ class Reconciler:
         model = want(seen, self._settings.prefix).model
         current = records.get(model) if model is not None else None
         record_id = outcome.record_id or (current.id if current else None)
+        outcome.rejections += farewell.refusals
         closed = frozenset(seen.models) - {model}
-        self._remember(seen, outcome, _Standing(lookup.place.name, record_id, closed, left))
+        own = self._own(seen, records) | frozenset(filter(None, (record_id,)))
+        standing = _Standing(lookup.place.name, record_id, closed, farewell.left, farewell.refused, own)
+        self._remember(seen, outcome, standing)
         if outcome.deferred:
             self._look_while_due(seen, told=not how.is_look)
         return Result("applied" if outcome.wrote or outcome.patched else "noop", outcome.rejections, settles=True)
@@ -251,7 +241,12 @@ class Reconciler:
         actions = plan(seen, records, facts, self._settings)
         if how.moved_on:
             actions = tuple(each for each in actions if not isinstance(each, PatchObject | DeferPatch))
-        return await self._actor.perform(actions, seen, lookup.place)
+        return await self._actor.perform(actions, seen, lookup.place, self._own(seen, records))
+
+    def _own(self, seen: Observation, records: Records) -> frozenset[str]:
+        """Return the ids of the object's records, former ones included."""
+        known = self.memory.get(seen.uid)
+        return frozenset(each.id for each in records.values()) | (known.own if known is not None else frozenset())
 
     def _remember(self, seen: Observation, outcome: Outcome, standing: _Standing) -> None:
         inputs = inputs_of(replace(seen, passed=()), self._settings)

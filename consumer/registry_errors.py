@@ -3,7 +3,7 @@
 The registry's answers cannot be taken at their word. Its own faults and plain overload look like "not found" (every
 error below a read by id becomes a 404) or like "bad filter" (every database error that carries an SQLSTATE), and a 500
 can be for good. What stands in front of it answers in its own forms; only the registry's own form, a JSON object with
-the texts `code` and `message`, can condemn a request.
+the texts `code` and `message` (for 405: no body), can condemn a request, or say that something exists or does not.
 
     401, 403                        UnauthorizedError    403 is always a proxy's
     404 of a find: "no ..."         NotFoundError        the one 404 that can be believed
@@ -12,13 +12,13 @@ the texts `code` and `message`, can condemn a request.
     404 by id, 404 of a PATCH       UnprovenError        look again
     404 of another form, 410        OtherVersionError    this API version is not served (any more)
     400 "invalid filter query"      TransientError       our filters are none or constant: a database fault
-    400, 422; 405                   PermanentError       the request itself
+    400, 422; 405 without a body    PermanentError       the request itself
     409                             ConflictError        name or externalId: the text blames the name for both
     500 "... too long"              PermanentError       a name or a property's key
-    all else                        TransientError       with Retry-After
+    all else, other forms too       TransientError       with Retry-After
 
-What an answer says of the registry's health (`bearing_of`) is another question: a 409 is a sign of life, a 500 is none,
-and a 404 that proves nothing says nothing of that either.
+What an answer says of the registry's health (`bearing_of`) is another question: a 409 of its own is a sign of life, a
+500 is none, and a 404 that proves nothing says nothing of that either.
 
 Texts of 5xx answers show the database's user and address and are never repeated; those of 4xx are cut.
 """
@@ -95,8 +95,11 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> str | None:
-        """What the registry itself says, or None when the answer is not of its form: a proxy's, or no API path."""
-        if not self.content_type.startswith("application/json"):
+        """What the registry itself says, or None when the answer is not of its form: a proxy's, or no API path.
+
+        The registry always names its media type; where something in front has taken that away, the body decides.
+        """
+        if _media_type(self.content_type) not in {"application/json", ""}:
             return None
         try:
             return msgspec.json.decode(self.body, type=_ErrorBody).message
@@ -125,7 +128,7 @@ def classify(request: Request, answer: Answer) -> IsvcSyncError | None:
             error = UnauthorizedError(f"{request}: {answer.status}, the registry or a proxy refuses our credentials")
         case 404 | 410:
             error = _not_there(request, answer.status, message)
-        case 409:
+        case 409 if message is not None:
             error = ConflictError(_said(request, answer, message))
         case 400 if message is not None and _BAD_FILTER in message:
             error = TransientError(f"{request}: 400 for a filter that is not wrong, a fault of the registry's database")
@@ -182,5 +185,10 @@ def _anything_else(request: Request, answer: Answer) -> TransientError:
     return TransientError(f"{request}: {answer.status}, {hint}", retry_after_s=answer.retry_after_s)
 
 
-def _said(request: Request, answer: Answer, message: str | None) -> str:
-    return f"{request}: {answer.status} {(message or '')[:_MESSAGE_CHARS]}".rstrip()
+def _said(request: Request, answer: Answer, message: str) -> str:
+    return f"{request}: {answer.status} {message[:_MESSAGE_CHARS]}".rstrip()
+
+
+def _media_type(content_type: str) -> str:
+    """Return the type without its parameters. Its case says nothing (RFC 9110, 8.3.1)."""
+    return content_type.partition(";")[0].strip().lower()

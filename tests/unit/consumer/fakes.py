@@ -17,7 +17,7 @@ from consumer.plan import PlanSettings
 from consumer.reconcile import Registries
 from consumer.records import Record
 from consumer.work import Message
-from shared.errors import ConflictError, PermanentError, TransientError
+from shared.errors import ConflictError, PermanentError, TransientError, UnsettledError
 from shared.objects import Kind, ObjectKey, ReducedObject
 
 
@@ -168,7 +168,7 @@ class FakeRegistries:
         if name in self.refused:
             raise PermanentError(f"registry {name} is not allowed")
         if name not in self.lookups:
-            raise TransientError(f"there is no registry {name}")
+            raise UnsettledError(f"there is no registry {name}")
         return self.lookups[name]
 
     def named(self, name: str) -> Lookup:

@@ -11,14 +11,17 @@ BEFORE_READY, WHEN_READY = an_object(version="10"), an_object(status=READY, vers
 
 
 class World:
-    """`registry` has the name `first`, `other` has `second`; `looks` are those that were asked for."""
+    """`registry` has the name `first`, `other` has `second`; `looks` are those asked for, `told` the notices."""
 
     def __init__(self, settings=SETTINGS):
         self.registry = FakeRegistry()
         self.registry.environments["team-a"] = "3"
         self.kubernetes = FakeKubernetes()
         self.looks = []
-        actor = Actor(self.kubernetes, settings, lambda _: None, lambda _: None)
+        self.told = []
+        actor = Actor(
+            self.kubernetes, settings, lambda _: None, lambda _: None, lambda _, notice: self.told.append(notice)
+        )
         self.other = FakeRegistry()
         self.other.environments["team-a"] = "3"
         self.registries = FakeRegistries(settings, first=self.registry, second=self.other)

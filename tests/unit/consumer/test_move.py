@@ -5,53 +5,18 @@ from msgspec.structs import replace
 
 from consumer.environments import Environments, Place
 from consumer.lookup import Lookup
-from consumer.memory import Known
+from consumer.notices import Topic
 from consumer.plan import leave
 from consumer.reconcile import How
-from shared.errors import NotSentError, TransientError, UnreachableError
-from shared.objects import ReducedObject
+from shared.errors import NotSentError, TransientError, UnreachableError, UnsettledError
+from tests.unit.consumer.moving import asking, known, recorded_in_the_first, states
 from tests.unit.consumer.reconciling import CREATED, EVENT, LOOK, World
-from tests.unit.consumer.worlds import (
-    ID,
-    KEY,
-    MODEL,
-    PREFIX,
-    READY,
-    SETTINGS,
-    UID,
-    VERSION,
-    an_object,
-    carrying,
-    record_of,
-    seen,
-)
-
-NAME = PREFIX + "name"
-
-
-def asking(name: str | None, version: str, labels: dict[str, str] | None = None, **changes) -> ReducedObject:
-    chosen = {} if name is None else {NAME: name}
-    return an_object(
-        {MODEL: "1", VERSION: "11"} | chosen if labels is None else labels | chosen, version=version, **changes
-    )
+from tests.unit.consumer.worlds import ID, KEY, MODEL, READY, SETTINGS, VERSION, carrying, record_of, seen
 
 
 @pytest.fixture
 async def world():
-    """A world in which the object is recorded in the first registry."""
-    world = World()
-    await world.see(seen(asking("first", "10")), CREATED)
-    return world
-
-
-def states(world: World) -> tuple[list[bool | None], list[bool | None]]:
-    return tuple([each.deployed for each in registry.records.values()] for registry in (world.registry, world.other))
-
-
-def known(world: World) -> Known:
-    found = world.reconciler.memory.get(UID)
-    assert found is not None
-    return found
+    return await recorded_in_the_first()
 
 
 async def test_the_old_record_is_closed_and_the_new_registry_gets_one(world):
@@ -124,6 +89,19 @@ async def test_what_could_not_be_closed_is_remembered_over_later_events(world):
     assert states(world) == ([False], [False])
 
 
+@pytest.mark.parametrize("way", [(), ("secret",)], ids=["at once", "by way of one that is not allowed"])
+async def test_the_id_of_its_record_in_the_old_registry_is_no_strangers(world, way):
+    for number in ("100", "101"):
+        stranger = record_of(seen(asking("second", "5")), number=number)
+        world.other.put(replace(stranger, external_id=f"kserve:{number}/1", name=number))
+    world.registries.refused.add("secret")
+    for name in way:
+        await world.see(seen(carrying(asking(name, "15"), "100")))
+    await world.see(seen(carrying(asking("second", "20"), "100")))
+    assert world.kubernetes.labels(KEY)[ID] == "102"
+    assert [notice.topic for notice in world.told] == [Topic.REGISTERED, Topic.REGISTERED]
+
+
 async def test_a_new_registry_that_is_away_leaves_the_old_record_closed_and_is_tried_again(world):
     world.other.fail("find_record", TransientError("away"))
     with pytest.raises(TransientError):
@@ -162,7 +140,7 @@ async def test_a_registry_that_is_not_allowed_is_refused_from_the_first_event_on
 
 
 async def test_a_registry_that_is_not_there_yet_changes_nothing_and_is_waited_for(world):
-    with pytest.raises(TransientError, match="there is no registry third"):
+    with pytest.raises(UnsettledError, match="there is no registry third"):
         await world.see(seen(asking("third", "20")))
     assert states(world) == ([True], [])
 

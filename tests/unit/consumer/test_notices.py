@@ -104,6 +104,20 @@ def test_what_every_look_finds_again_is_told_once(topic):
     assert ledger.add(IRIS, replace(notice, message="record 8"), NOW + 10) is Told.COUNTED
 
 
+def test_what_each_try_finds_again_and_a_person_must_mend_is_told_once_an_hour():
+    ledger = Ledger()
+    missing = notices.registry_not_found("label name=typo: there is no such Service")
+    assert ledger.add(IRIS, missing, NOW) is Told.NEW
+    (first,) = written(ledger, NOW)
+    for minute in range(1, 60):
+        assert ledger.add(IRIS, missing, NOW + 60 * minute) is Told.REPEATED
+    assert written(ledger, NOW + WINDOW_S - 1) == []
+    assert ledger.add(IRIS, missing, NOW + WINDOW_S) is Told.NEW
+    (second,) = written(ledger, NOW + WINDOW_S)
+    assert (second.is_new, second.name != first.name) == (True, True)
+    assert ledger.add(IRIS, notices.registry_not_found("another"), NOW + WINDOW_S + 1) is Told.COUNTED
+
+
 def test_an_object_has_so_many_new_events_an_hour():
     ledger = Ledger()
     told = [ledger.add(IRIS, Notice(topic, "x"), NOW) for topic in Topic]
@@ -121,6 +135,14 @@ def test_a_process_has_so_many_new_events_a_minute():
     assert told == [Told.NEW] * NEW_PER_PROCESS + [Told.LIMITED] * (500 - NEW_PER_PROCESS)
     assert ledger.add(about(0), FAILED, NOW + 1) is Told.COUNTED
     assert ledger.add(about(499), FAILED, NOW + 61) is Told.NEW
+
+
+def test_what_only_informs_crowds_out_no_warning():
+    ledger = Ledger()
+    made = Notice(Topic.REGISTERED, "record 7")
+    told = [ledger.add(about(number), made, NOW) for number in range(NEW_PER_PROCESS + 1)]
+    assert told[-1] is Told.LIMITED
+    assert ledger.add(IRIS, FAILED, NOW) is Told.NEW
 
 
 def test_a_process_writes_so_many_counts_a_minute_and_the_others_wait():
@@ -226,6 +248,7 @@ def test_the_notices_name_what_they_are_about():
         "registered model 1 is recorded as deployed: record 7 in http://registry.example"
     )
     assert "not-a-secret" not in notices.registered("7", "1", "http://u:not-a-secret@registry.example").message
+    assert "label name=typo" in notices.registry_not_found("label name=typo: there is no such Service").said
     assert f"{key}='99'" in notices.other_records_id(key, "99").said
     assert "record 7" in notices.write_back_deferred(key, "7", "restart").said
     assert "3 times within 60 s" in notices.write_back_limited(key, 3, 60.0).said

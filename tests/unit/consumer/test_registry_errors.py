@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from consumer.registry_errors import (
     AmbiguousError,
@@ -63,6 +64,11 @@ def text(status: int, body: str = "some proxy's words", content_type: str = "tex
         (text(410, "gone"), OtherVersionError),
         (said(410, "gone"), OtherVersionError),
         (said(409, "taken"), ConflictError),
+        (text(409), TransientError),
+        (text(409, ""), TransientError),
+        (text(409, "<html>Conflict</html>", "text/html"), TransientError),
+        (Answer(409, "application/json", b'{"kind": "Status", "code": 409, "message": "no"}'), TransientError),
+        (Answer(409, "application/json"), TransientError),
         (said(400, "unknown field"), PermanentError),
         (said(400, "x: invalid filter query, type mismatch: bad request"), TransientError),
         (text(400, "Client sent an HTTP request to an HTTPS server.\n"), TransientError),
@@ -105,6 +111,37 @@ def test_answer_means_the_same_whatever_was_asked(asked, answer, wanted):
 )
 def test_what_a_404_means_depends_on_what_was_asked(asked, message, wanted):
     assert type(classify(asked, said(404, message))) is wanted
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "application/json; charset=UTF-8",
+        "application/json",
+        "Application/JSON; charset=UTF-8",
+        "APPLICATION/JSON",
+        " application/json ;charset=utf-8",
+        "",
+    ],
+)
+def test_the_registrys_own_form_is_known_by_its_media_type_in_any_case_or_where_that_is_missing_by_its_body(
+    content_type,
+):
+    absence = said(404, "no inference service found for name=x")
+    assert type(classify(FIND, replace(absence, content_type=content_type))) is NotFoundError
+
+
+@pytest.mark.parametrize("content_type", ["application/jsonp", "application/problem+json", "text/plain", "text/html"])
+def test_another_media_type_is_not_the_registrys_whatever_its_body(content_type):
+    absence = said(404, "no inference service found for name=x")
+    assert type(classify(FIND, replace(absence, content_type=content_type))) is OtherVersionError
+
+
+@pytest.mark.parametrize("body", [b"", b"Conflict", b"<html>", b"{}", b'{"message": "no such route"}', b"\xff"])
+@pytest.mark.parametrize("status", [400, 404, 409, 422, 500])
+@pytest.mark.parametrize("asked", ALL, ids=str)
+def test_without_media_type_and_without_the_registrys_form_nothing_is_condemned_or_believed(asked, status, body):
+    assert isinstance(classify(asked, Answer(status, "", body)), TransientError)
 
 
 @pytest.mark.parametrize("status", [200, 201, 204])

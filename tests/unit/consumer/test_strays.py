@@ -4,10 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from consumer.looks import RecordRef, encode
-from consumer.verdict import Ack, Retry
+from consumer.verdict import Ack, Bury, Retry
 from consumer.work import receive
 from consumer.workqueue import WorkQueue
-from shared.errors import TransientError
+from shared.errors import ConflictError, NotFoundError, PermanentError, TransientError
 from tests.unit.consumer.deliveries import CLUSTER_ID, SUBJECTS
 from tests.unit.consumer.fakes import FakeMessage
 from tests.unit.consumer.straying import IN_SYNC, NOW, OTHER_CLUSTER, RECORD, World
@@ -120,6 +120,23 @@ async def test_a_closing_that_fails_is_tried_again(world):
     assert world.a.pending == 0
     assert await world.look(ref()) == Ack()
     assert world.a.only.deployed is False
+
+
+@pytest.mark.parametrize("refusal", [PermanentError("405"), ConflictError("409"), NotFoundError("404")], ids=repr)
+async def test_a_closing_that_is_refused_for_good_is_for_a_person_and_does_not_hold_up_the_rest_of_the_look(
+    world, refusal
+):
+    world.b.put(RECORD)
+    world.a.put(replace(RECORD, deployed=False))
+    world.lives()
+    world.events.by_key[KEY] = IN_SYNC
+    world.b.fail("update_record", refusal)
+    decision = await world.look(ref("b"))
+    assert isinstance(decision, Bury)
+    assert str(refusal) in decision.reason
+    assert (world.a.only.deployed, world.b.only.deployed) == (True, True)
+    assert await world.look(ref("b")) == Ack()
+    assert not world.b.only.deployed
 
 
 async def test_a_closed_record_costs_no_write(world):

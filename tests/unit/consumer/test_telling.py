@@ -3,9 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
+from consumer.looks import RecordRef, encode
 from consumer.notices import About, Topic
 from consumer.work import look_later, receive
-from shared.errors import PermanentError, UnreachableError
+from shared.errors import PermanentError, UnreachableError, UnsettledError
 from shared.events import EventType
 from tests.unit.consumer.deliveries import CLUSTER_ID, SUBJECTS, event_work, look_work
 from tests.unit.consumer.fakes import (
@@ -82,6 +83,16 @@ async def test_a_dead_letter_of_a_look_names_the_uid_that_it_found(world):
     assert (about, notice.topic) == (About(KEY, UID, "20"), Topic.SYNC_FAILED)
 
 
+async def test_a_dead_letter_of_a_look_that_could_not_close_what_it_names_names_the_uid_of_the_last_event(world):
+    world.events.by_key[KEY] = last = seen(an_object(version="10"))
+    world.registry.put(record_of(replace(last, obj=an_object({MODEL: "2"}))))
+    world.registry.fail("update_record", PermanentError("405"))
+    message = FakeMessage(subject=SUBJECTS.look(KEY), headers=encode((RecordRef("only", UID, "2"),)))
+    await world.handle(receive(message, CLUSTER_ID))
+    ((about, notice),) = world.told
+    assert (about, notice.topic) == (About(KEY, UID, "10"), Topic.SYNC_FAILED)
+
+
 async def test_a_dead_letter_that_does_not_decode_names_the_object_by_its_subject(world):
     await world.handle(receive(FakeMessage(1, subject=SUBJECTS.event(KEY), headers={}, body=b"{"), CLUSTER_ID))
     ((about, notice),) = world.told
@@ -112,6 +123,83 @@ async def test_an_id_label_of_another_record_is_told(world, status):
     assert Topic.OTHER_RECORDS_ID in world.topics
     notice = next(notice for _, notice in world.told if notice.topic is Topic.OTHER_RECORDS_ID)
     assert f"{ID}='99'" in notice.message
+
+
+TWO = {MODEL: "2", VERSION: "21"}
+
+
+@pytest.mark.parametrize("status", [None, READY], ids=["rewritten", "deferred"])
+async def test_the_id_of_the_former_models_record_is_no_strangers(world, status):
+    await world.handle(event_work(an_object(version="10")))
+    former = world.registry.only.id
+    for version in ("20", "30"):
+        changed = carrying(an_object(TWO, status=status, version=version), former)
+        await world.handle(event_work(changed, models=("1", "2")))
+        await world.handle(look_later(KEY))
+        await world.handle(look_work())
+    assert Topic.OTHER_RECORDS_ID not in world.topics
+    assert {each.model_id: each.deployed for each in world.registry.records.values()} == {"1": False, "2": True}
+
+
+async def test_the_id_of_a_record_that_an_earlier_owner_of_the_shard_made_is_no_strangers(world):
+    record = record_of(seen(an_object(version="10")))
+    world.registry.put(record)
+    await world.handle(event_work(carrying(an_object(TWO, version="20"), record.id), models=("1", "2")))
+    assert world.topics == [Topic.REGISTERED]
+
+
+async def test_an_id_of_a_former_models_record_that_waits_to_be_written_is_no_strangers(world):
+    await world.handle(event_work(an_object(version="10")))
+    former = world.registry.only.id
+    await world.handle(event_work(carrying(an_object(TWO, status=READY, version="20"), former), models=("1", "2")))
+    assert world.reconciler.memory.deferred() == 1
+    world.kubernetes.put(carrying(an_object(TWO, version="30"), former))
+    await world.handle(look_later(KEY))
+    assert world.kubernetes.labels(KEY)[ID] != former
+    assert Topic.OTHER_RECORDS_ID not in world.topics
+
+
+async def test_a_strangers_id_is_told_after_a_change_of_the_model_too(world):
+    await world.handle(event_work(an_object(version="10")))
+    await world.handle(event_work(carrying(an_object(TWO, version="20"), "99"), models=("1", "2")))
+    assert Topic.OTHER_RECORDS_ID in world.topics
+
+
+async def test_a_registry_that_is_not_there_is_told_with_what_was_looked_for(world):
+    world.registry.fail("find_record", UnsettledError("label name=typo: there is no such Service"))
+    work = event_work()
+    decision = await world.handle(work)
+    assert (decision.yields, work.message.answers) == (True, [])
+    ((about, notice),) = world.told
+    assert (about, notice.topic) == (About(KEY, UID, "10"), Topic.REGISTRY_NOT_FOUND)
+    assert "label name=typo: there is no such Service" in notice.message
+
+
+async def test_a_registry_that_is_looked_for_again_is_told_in_the_same_words_and_not_when_it_is_found(world):
+    world.registry.fail("find_record", *[UnsettledError("label name=typo: there is no such Service")] * 5)
+    work = event_work()
+    for _ in range(6):
+        await world.handle(work)
+        work.attempt += 1  # as the queue does
+    assert world.topics == [Topic.REGISTRY_NOT_FOUND] * 5 + [Topic.REGISTERED]
+    assert len({notice.message for _, notice in world.told[:5]}) == 1, "so that the ledger writes it once"
+
+
+async def test_a_registry_that_a_look_does_not_find_is_told_of_the_object(world):
+    world.events.by_key[KEY] = seen(an_object(version="10"))
+    world.kubernetes.put(an_object(version="20"))
+    world.registry.fail("find_record", UnsettledError("there is no such Service"))
+    await world.handle(look_work())
+    ((about, notice),) = world.told
+    assert (about.uid, notice.topic) == (UID, Topic.REGISTRY_NOT_FOUND)
+
+
+async def test_a_registry_that_is_away_or_an_object_that_is_gone_is_not_told(world):
+    world.registry.fail("find_record", UnreachableError("away"), UnsettledError("there is no such Service"))
+    await world.handle(event_work())
+    await world.handle(event_work(an_object(going=True, version="20"), sequence=2))
+    assert world.registry.pending == 0
+    assert world.told == []
 
 
 async def test_an_id_label_without_a_model_label_is_told_and_nothing_is_touched(world):
