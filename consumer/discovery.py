@@ -10,7 +10,8 @@ before us; the first line that applies decides:
     neither                                   the only Service in REGISTRY_NAMESPACES that is labelled so
 
 Without REGISTRY_NAMESPACES nothing is discovered: the labels are not looked at, there is one registry.
-A Service's address is its external-address annotation (https), else its port `http-api` (http), else `https-api`.
+A Service's address is its external-address annotation (https), else its port `http-api` (http), else `https-api`; one
+without an address is no registry.
 
 Whoever may label an object chooses where our token goes, so two lists bound the choice: an address must lead to the
 server of REGISTRY_URL, of a Service in REGISTRY_NAMESPACES, or to one of REGISTRY_ALLOWED_HOSTS; and REGISTRY_RULES may
@@ -24,7 +25,7 @@ from typing import Final
 
 import msgspec
 
-from consumer.addresses import normal, origin
+from consumer.addresses import host_and_port, normal, origin, same_host
 from shared.objects import ReducedObject
 from shared.reduce import known_prefixes
 
@@ -46,7 +47,10 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`prefix` is that of our labels, `url` and each rule's addresses are in the form of `addresses.normal`."""
+    """`prefix` is that of our labels; `url` and each rule's addresses are in the form of `addresses.normal`.
+
+    An allowed host that `addresses.host_and_port` refuses allows nothing.
+    """
 
     prefix: str
     url: str | None = None
@@ -159,7 +163,9 @@ def address_of(service: Service, settings: DiscoverySettings) -> str | None:
     external = next((service.annotations[key] for key in EXTERNAL_ADDRESSES if service.annotations.get(key)), None)
     host = f"{service.name}.{service.namespace}.svc.{settings.cluster_domain}"
     if external is not None:
-        address = f"https://{external}"
+        address = external if "://" in external else f"https://{external}"
+        if not address.lower().startswith("https://"):
+            return None  # a token is not sent outside in clear
     elif "http-api" in service.ports:
         address = f"http://{host}:{service.ports['http-api']}"
     elif "https-api" in service.ports:
@@ -179,13 +185,21 @@ def _by_address(url: str, services: Sequence[Service], settings: DiscoverySettin
         return Refused(f"annotation {settings.prefix}url names no registry: it {error}")
     scheme, host, port = origin(address)
     known = [settings.url, *(address_of(service, settings) for service in services)]
-    by_host = {host, f"{host}:{port}"} & set(settings.allowed_hosts)
+    by_host = any(_allows(each, host, port) for each in settings.allowed_hosts)
     if not by_host and (scheme, host, port) not in {origin(each) for each in known if each is not None}:
         return Refused(
             f"annotation {settings.prefix}url names a server that is not allowed, {host}:{port}: it is neither "
             "REGISTRY_URL's, nor a Service's in REGISTRY_NAMESPACES, nor in REGISTRY_ALLOWED_HOSTS"
         )
     return _located(address, services, settings)
+
+
+def _allows(entry: str, host: str, port: int) -> bool:
+    try:
+        allowed_host, allowed_port = host_and_port(entry)
+    except ValueError:
+        return False  # in a recording: the settings refuse it
+    return same_host(allowed_host, host) and allowed_port in {None, port}
 
 
 def _by_labels(namespace: str, asked: Asked, services: Sequence[Service], settings: DiscoverySettings) -> Resolution:
@@ -207,20 +221,21 @@ def _by_labels(namespace: str, asked: Asked, services: Sequence[Service], settin
 
 
 def _only_one(namespace: str, services: Sequence[Service], settings: DiscoverySettings, where: str) -> Resolution:
-    """Return the only Service that is labelled as a registry; rules may leave one of several."""
+    """Return the only Service that is labelled as a registry and has an address; rules may leave one of several."""
     key, value = COMPONENT_LABEL
     labelled = [service for service in services if service.labels.get(key) == value]
     if not labelled:
         return Unsettled(f"{where}: no Service there is labelled {key}={value}")
     found = [_at(service, settings) for service in labelled]
-    fitting = [each for each in found if not isinstance(each, Located) or _follows_rules(namespace, each, settings)]
+    usable = [each for each in found if isinstance(each, Located)]
+    fitting = [each for each in usable if _follows_rules(namespace, each, settings)]
     match fitting:
         case []:
-            return found[0]  # the caller refuses it, by the rule
+            return (usable or found)[0]  # the caller refuses it, by the rule; or it says why it has no address
         case [only]:
             return only
         case _:
-            names = ", ".join(str(service) for service in labelled)
+            names = ", ".join(each.name for each in fitting)
             return Unsettled(f"{where}: several registries ({names}); label {settings.prefix}name says which")
 
 

@@ -13,6 +13,7 @@ import httpx
 import msgspec
 from opentelemetry.trace import SpanKind, StatusCode, Tracer
 
+from consumer.bounded import ENCODINGS, Bounded
 from shared.errors import NotSentError, UnreachableError
 from shared.telemetry import inject
 
@@ -65,7 +66,8 @@ class Exchanger:
     async def send(self, outgoing: Outgoing, budget: Budget) -> httpx.Response:
         """Return the answer, its body read, whatever its status.
 
-        Raises UnreachableError when none came in time, NotSentError when too little time is left to ask.
+        Raises UnreachableError when none came in time, or one that is too long to be honest; NotSentError when too
+        little time is left to ask.
         """
         left_s = budget()
         if left_s < REQUEST_MIN_S:
@@ -90,7 +92,7 @@ class Exchanger:
         return response
 
     async def _answer(self, outgoing: Outgoing, timeout_s: float) -> httpx.Response:
-        headers: dict[str, str] = {}
+        headers = {"Accept-Encoding": ENCODINGS}
         inject(headers)
         if outgoing.body:
             headers["Content-Type"] = outgoing.content_type
@@ -103,7 +105,7 @@ class Exchanger:
         )
         try:
             async with asyncio.timeout(timeout_s):  # httpx counts each read anew: a dripping answer would never end
-                return await self._http.send(request)
+                return await self._http.send(request, auth=Bounded(self._http.auth, str(outgoing)))
         except TimeoutError as error:
             raise UnreachableError(f"{outgoing}: no answer within {timeout_s:.1f} s") from error
         except httpx.RequestError as error:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from consumer.addresses import normal
+from consumer.addresses import host_and_port, normal
 from consumer.discovery import Rule
 from shared.broker import BrokerSettings
 from shared.cluster import ClusterSettings
@@ -23,8 +23,10 @@ def _registry_address(address: str) -> None:
 
 def _hosts(hosts: tuple[str, ...]) -> None:
     for host in hosts:
-        if host != host.lower() or "/" in host or "*" in host or not host.isprintable():
-            raise ValueError(f"holds {host[:40]!r}, which is no lower-case host[:port]")
+        try:
+            host_and_port(host)
+        except ValueError as error:
+            raise ValueError(f"holds {host[:40]!r}, {error}") from None
 
 
 def _rules(rules: tuple[str, ...]) -> None:

@@ -16,6 +16,7 @@ from shared.objects import ReducedObject
 
 MODE_NAMES = {"RawDeployment": "Standard", "Serverless": "Knative"}  # the old names of KServe's deployment modes
 MODE_ANNOTATION = "serving.kserve.io/deploymentMode"
+STOP_ANNOTATION = "serving.kserve.io/stop"
 
 
 class WriteCost(StrEnum):
@@ -123,16 +124,30 @@ def never_reaches_pods(obj: ReducedObject, target: Target) -> bool:
         return target.key in target.lists.annotations
     if deployment_mode(obj) == "Knative" and target.key in target.lists.labels:
         return True
-    components = obj.spec.components
-    return bool(components) and all(target.key in component.labels for component in components)
+    return _is_preset(obj, target.key)
+
+
+def _is_preset(obj: ReducedObject, key: str) -> bool:
+    """Whether every pod template has a label of this key of its own, which wins. Workers have their predictor's."""
+    templates = (*obj.spec.components, *(each.predictor for each in obj.spec.canary))
+    return bool(obj.spec.components) and all(each is not None and key in each.labels for each in templates)
 
 
 def _has_no_pods(obj: ReducedObject) -> bool:
     if obj.status.condition("Stopped").status == "True":
-        return True
+        # Resumed, it has a Deployment some 50 ms later, and the condition goes after that.
+        return obj.metadata.annotations.get(STOP_ANNOTATION, "").lower() == "true"  # KServe compares without case
     ready = obj.status.condition("Ready").status == "True"
-    # The copies are the predictor's: a transformer or explainer has pods of its own.
-    return ready and deployment_mode(obj) == "Standard" and _copies(obj) == 0 and len(obj.spec.components) == 1
+    return ready and deployment_mode(obj) == "Standard" and _copies(obj) == 0 and not _has_further_pods(obj)
+
+
+def _has_further_pods(obj: ReducedObject) -> bool:
+    """Whether it has pods that `copies`, which are the predictor's, do not count: they may serve."""
+    return (
+        len(obj.spec.components) != 1
+        or bool(obj.spec.canary)
+        or any(part.worker_spec is not None for part in obj.spec.components)
+    )
 
 
 def _never_ready(obj: ReducedObject) -> bool:
@@ -144,15 +159,10 @@ def _single_pod_rolling(obj: ReducedObject) -> bool:
 
     Not with a transformer, an explainer, canaries or workers: their pods serve, and a label replaces them, too.
     """
-    others = (
-        len(obj.spec.components) > 1
-        or bool(obj.spec.canary)
-        or any(part.worker_spec is not None for part in obj.spec.components)
-    )
     reason = obj.status.condition("PredictorReady").reason
     rolling = reason not in {"", "NewReplicaSetAvailable"}  # KServe before 0.16 gives no reason: not known
     ready = obj.status.condition("Ready").status == "True"
-    return ready and rolling and _copies(obj) == 1 and not others
+    return ready and rolling and _copies(obj) == 1 and not _has_further_pods(obj)
 
 
 def _copies(obj: ReducedObject) -> int | None:

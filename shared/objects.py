@@ -130,11 +130,23 @@ class Component(msgspec.Struct, frozen=True, rename="camel"):
     worker_spec: Present | None = None
 
 
+class Labelled(msgspec.Struct, frozen=True):
+    """A component of which only the labels matter."""
+
+    labels: dict[str, str] = {}
+
+
+class Canary(msgspec.Struct, frozen=True):
+    """One entry of `spec.canary`: a predictor beside the stable one, with a Deployment of its own."""
+
+    predictor: Labelled | None = None
+
+
 class Spec(msgspec.Struct, frozen=True, rename="camel"):
     predictor: Component | None = None
     transformer: Component | None = None
     explainer: Component | None = None
-    canary: tuple[Present, ...] = ()
+    canary: tuple[Canary, ...] = ()
     model: Model = Model()
 
     @property

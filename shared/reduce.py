@@ -117,12 +117,17 @@ def truncate(reduced: Mapping[str, Any]) -> dict[str, Any]:
             **reduced,
             "metadata": {**metadata, **maps},
             "spec": components
-            | {"canary": [{} for _ in spec.get("canary", ())]}
+            | {"canary": [_slim_canary(each) for each in spec.get("canary", ())]}
             | ({"model": spec["model"]} if "model" in spec else {}),
             "status": {**status, "conditions": conditions, "addresses": status.get("addresses", [])[:1]},
         }
     )
     return slim
+
+
+def _slim_canary(canary: Mapping[str, Any]) -> dict[str, Any]:
+    predictor = canary.get("predictor")
+    return {} if predictor is None else {"predictor": {"labels": _decisive(predictor.get("labels", {}))}}
 
 
 def _decisive(labels: Mapping[str, str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ URL = "http://mr.example:8080"
         {"REGISTRY_NAMESPACES": "kubeflow, ml"},
         {"REGISTRY_URL": URL, "REGISTRY_NAMESPACES": "kubeflow"},
         {"REGISTRY_URL": URL, "REGISTRY_ALLOWED_HOSTS": "gw.example,gw.example:8443,10.0.0.1:80"},
+        {"REGISTRY_URL": URL, "REGISTRY_ALLOWED_HOSTS": "[fd00::1],[fd00::1]:8443,fd00::1,::1,fd00::1:a1"},
         {"REGISTRY_URL": URL, "REGISTRY_RULES": f"team-*=kubeflow/mr-a {URL}/, *=kubeflow/mr-b"},
         {"REGISTRY_NAMESPACES": "kubeflow", "CLUSTER_DOMAIN": "corp.internal"},
     ],
@@ -49,6 +50,10 @@ def test_accepted(environ):
             "REGISTRY_ALLOWED_HOSTS holds '*.example', which is no lower-case host[:port].",
         ),
         (
+            {"REGISTRY_URL": URL, "REGISTRY_ALLOWED_HOSTS": "::1:80"},
+            "REGISTRY_ALLOWED_HOSTS holds '::1:80', which can be read in two ways: write [::1:80] or [::1]:80.",
+        ),
+        (
             {"REGISTRY_URL": URL, "REGISTRY_RULES": "team-a"},
             "REGISTRY_RULES holds 'team-a', which is not PATTERN=REGISTRY [REGISTRY ...].",
         ),
@@ -70,6 +75,19 @@ def test_refused_with_one_sentence(environ, sentence):
     with pytest.raises(SettingsError) as raised:
         load(RegistrySettings, environ)
     assert str(raised.value) == sentence
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["GW.example", "gw.example/x", "gw.example:", "gw.example:0", "gw.example:https", "gw.example:99999", "u@x.example",
+     "gw.example?x", "gw.example#x", "gw .example", "gw\\example", "[gw.example]", "[fd00::1", "fd00::1]", "[fd00::1]x",
+     "fd00::g", ":80", "*"],
+)  # fmt: skip
+def test_an_allowed_host_that_could_never_match_is_refused(host):
+    with pytest.raises(
+        SettingsError, match=r"^REGISTRY_ALLOWED_HOSTS holds .*, which is no lower-case host\[:port\]\.$"
+    ):
+        load(RegistrySettings, {"REGISTRY_URL": URL, "REGISTRY_ALLOWED_HOSTS": host})
 
 
 def test_what_is_missing_is_named_together_with_everything_else():

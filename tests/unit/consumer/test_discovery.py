@@ -35,6 +35,7 @@ A, B = service("mr-a"), service("mr-b")
 FAR = service("mr-a", "ml")
 SECURE = service("mr-s", ports={"https-api": 8443})
 OUTSIDE = replace(service("mr-x"), annotations={KUBEFLOW: "gw.example:8443/model-registry/x"})
+IN_CLEAR = replace(service("mr-c"), annotations={KUBEFLOW: "http://gw.example/mr"})
 PLAIN = service("other", labels={})
 DATABASE = service("db", ports={"mysql": 3306})
 
@@ -84,6 +85,21 @@ AT_URL = Located(URL, URL)
             Asked(url="https://far.example:444"), [], replace(ONLY_URL, allowed_hosts=("far.example:444",)),
             Located("https://far.example:444", "https://far.example:444"), id="a further host with its port",
         ),
+        pytest.param(
+            Asked(url="https://[fd00::1]:8443"), [], replace(ONLY_URL, allowed_hosts=("[fd00::1]:8443",)),
+            Located("https://[fd00::1]:8443", "https://[fd00::1]:8443"), id="an IPv6 address with its port",
+        ),
+        pytest.param(
+            Asked(url="https://[fd00:0::1]"), [], replace(ONLY_URL, allowed_hosts=("[fd00::1]",)),
+            Located("https://[fd00:0::1]", "https://[fd00:0::1]"), id="an IPv6 address, however it is written",
+        ),
+        pytest.param(
+            Asked(url="https://[fd00::1]"), [], replace(ONLY_URL, allowed_hosts=("fd00::1",)),
+            Located("https://[fd00::1]", "https://[fd00::1]"), id="an IPv6 address that can only be read in one way",
+        ),
+        # labelled, and without an address
+        pytest.param(Asked(), [A, DATABASE], ONE, AT_A, id="a labelled Service without a usable port does not count"),
+        pytest.param(Asked(), [IN_CLEAR, A], ONE, AT_A, id="nor one whose external address is unusable"),
         # rules
         pytest.param(
             Asked(), [A, B], replace(ONE, rules=(Rule("team-*", ("kubeflow/mr-b",)),)), AT_B, id="a rule leaves one",
@@ -125,6 +141,12 @@ def test_found(asked, services, settings, found):
         pytest.param(Asked(url="mr.example:8080"), [], ONLY_URL, "http:// or https://", id="no scheme"),
         pytest.param(Asked(url="http://far.example:81"), [], replace(ONLY_URL, allowed_hosts=("far.example:80",)),
                      "not allowed", id="a further host, another port"),
+        pytest.param(Asked(url="https://[fd00::1]:8444"), [], replace(ONLY_URL, allowed_hosts=("[fd00::1]:8443",)),
+                     "not allowed", id="an IPv6 address, another port"),
+        pytest.param(Asked(url="https://[fd00::1]"), [], replace(ONLY_URL, allowed_hosts=("fd00::1:8443",)),
+                     "not allowed", id="an IPv6 address that can be read in two ways"),
+        pytest.param(Asked(url="https://[fd00::2]"), [], replace(ONLY_URL, allowed_hosts=("[fd00::1]",)),
+                     "not allowed", id="another IPv6 address"),
         pytest.param(Asked(url="http://xfar.example"), [], replace(ONLY_URL, allowed_hosts=("far.example",)),
                      "not allowed", id="a host that ends alike"),
         pytest.param(Asked(url="http://other-mr.kubeflow.svc.cluster.local:8080"), [A], ONE, "not allowed", id="none"),
@@ -137,6 +159,8 @@ def test_found(asked, services, settings, found):
                      "registry kubeflow/mr-a .* namespace team-a by REGISTRY_RULES", id="a rule against a name"),
         pytest.param(Asked(), [A], replace(ONE, rules=(Rule("*", ("kubeflow/mr-b",)),)), "REGISTRY_RULES",
                      id="a rule against the only one"),
+        pytest.param(Asked(), [DATABASE, A], replace(ONE, rules=(Rule("*", ("kubeflow/mr-b",)),)), "REGISTRY_RULES",
+                     id="a rule against the only one with an address"),
         pytest.param(Asked(), [], replace(ONLY_URL, rules=(Rule("*", ("kubeflow/mr-b",)),)), "REGISTRY_RULES",
                      id="a rule against REGISTRY_URL"),
         pytest.param(Asked(url=URL), [], replace(ONLY_URL, rules=(Rule("*", ("kubeflow/mr-b",)),)), "REGISTRY_RULES",
@@ -156,6 +180,7 @@ def test_refused_and_the_setting_is_named(asked, services, settings, why):
         pytest.param(Asked(), [PLAIN], ONE, "no Service there is labelled", id="none that is labelled"),
         pytest.param(Asked(), [A, B], ONE, r"several .* \(kubeflow/mr-a, kubeflow/mr-b\); label .*name", id="two"),
         pytest.param(Asked(), [A, FAR], TWO, "several registries", id="one in each of two namespaces"),
+        pytest.param(Asked(), [A, B, DATABASE], ONE, r"\(kubeflow/mr-a, kubeflow/mr-b\)", id="two that have addresses"),
         pytest.param(Asked(name="mr-c"), [A], ONE, "name=mr-c: there is no such Service", id="no such name"),
         pytest.param(Asked(name="mr-a"), [A, FAR], TWO, "several Services: label .*namespace", id="a name twice"),
         pytest.param(Asked(namespace="ml"), [A], TWO, "namespace=ml: no Service there", id="an empty namespace"),
@@ -210,6 +235,10 @@ def test_a_refusal_repeats_no_password():
         (service("m", ports={"https-api": 8443, "http-api": 8080}), "http://m.kubeflow.svc.cluster.local:8080"),
         (service("m", **{OPENDATAHUB: "m-rest.apps.example:443"}), "https://m-rest.apps.example"),
         (service("m", **{KUBEFLOW: "a.example/x/", OPENDATAHUB: "b.example"}), "https://a.example/x"),
+        (service("m", **{KUBEFLOW: "https://a.example/x"}), "https://a.example/x"),
+        (service("m", **{KUBEFLOW: "HTTPS://a.example:8443"}), "https://a.example:8443"),
+        (service("m", **{KUBEFLOW: "http://a.example/x"}), None),
+        (service("m", **{KUBEFLOW: "a.example/x://y"}), None),
         (service("m", **{KUBEFLOW: ""}), "http://m.kubeflow.svc.cluster.local:8080"),
         (service("m", **{KUBEFLOW: "u:p@a.example"}), None),
         (DATABASE, None),
@@ -257,7 +286,7 @@ def test_an_address_has_one_form(text, same):
 @pytest.mark.parametrize(
     "text",
     ["", "http://", "http:///x", "//mr.example", "http://a b", "http://a\n", "http://a:0", "http://a:99999", "http://a:b",
-     "http://a#b", "http://a?", "http://@a", "http://[::1", "http://a\\b", "file:///etc"],
+     "http://a#b", "http://a?", "http://@a", "http://[::1", "http://[::1]x", "http://[::1]x:80", "http://a\\b", "file:///etc"],
 )  # fmt: skip
 def test_what_is_no_address_is_refused(text):
     with pytest.raises(ValueError, match=r"must|has"):

@@ -7,8 +7,10 @@ from msgspec.structs import replace
 
 from consumer.writeback import KServeLists, Target, WriteBack, WriteBackForm, WriteCost, cost_of, deployment_mode
 from shared.objects import (
+    Canary,
     Component,
     Condition,
+    Labelled,
     Metadata,
     ModelCopies,
     ModelStates,
@@ -27,7 +29,7 @@ FREE, POD_START, RESTART = WriteCost.FREE, WriteCost.POD_START, WriteCost.RESTAR
 READY = Condition("Ready", "True")
 NOT_READY = Condition("Ready", "False")
 SETTLED = Condition("PredictorReady", "True", "NewReplicaSetAvailable")
-CANARIES = Spec(predictor=Component(), canary=(Present(),))
+CANARIES = Spec(predictor=Component(), canary=(Canary(Labelled()),))
 WORKERS = Spec(predictor=Component(worker_spec=Present()))
 ROLLING = Condition("PredictorReady", "True", "MinimumReplicasAvailable")
 LOADED = ModelStatus("UpToDate", ModelStates("Loaded", "Loaded"), ModelCopies(1))
@@ -35,6 +37,20 @@ EMPTY = replace(LOADED, copies=ModelCopies(0))
 ONE, TWO = Spec(predictor=Component()), Spec(predictor=Component(), transformer=Component())
 PRESET = Component(labels={KEY: "0"})
 LISTS = KServeLists(annotations=frozenset({KEY}), labels=frozenset({KEY}))
+
+
+STOPPED = Condition("Stopped", "True")
+PRESET_CANARY = Canary(Labelled(PRESET.labels))
+
+
+def stopping(obj, value="true"):
+    return replace(obj, metadata=replace(obj.metadata, annotations={"serving.kserve.io/stop": value}))
+
+
+def resuming(obj, value=None):
+    """Return it as KServe has it between the end of the annotation and its new status, which has nothing in it yet."""
+    emptied = replace(obj, status=replace(obj.status, url="", model_status=ModelStatus()))
+    return emptied if value is None else stopping(emptied, value)
 
 
 def an_object(mode="Standard", *conditions, spec=ONE, model=LOADED, url="http://x", kind="InferenceService"):
@@ -47,13 +63,29 @@ def an_object(mode="Standard", *conditions, spec=ONE, model=LOADED, url="http://
     [
         pytest.param(an_object("Standard", READY, SETTLED), LABEL, RESTART, id="Ready"),
         pytest.param(an_object("Standard", NOT_READY, SETTLED), LABEL, RESTART, id="not Ready but serving"),
-        pytest.param(an_object("Standard", Condition("Stopped", "True")), LABEL, FREE, id="stopped"),
-        pytest.param(an_object("Knative", Condition("Stopped", "True")), LABEL, FREE, id="stopped in Knative mode"),
+        pytest.param(stopping(an_object("Standard", STOPPED)), LABEL, FREE, id="stopped"),
+        pytest.param(stopping(an_object("Standard", STOPPED), "True"), LABEL, FREE, id="stopped, in any case"),
+        pytest.param(stopping(an_object("Knative", STOPPED)), LABEL, FREE, id="stopped in Knative mode"),
+        pytest.param(resuming(an_object("Standard", STOPPED)), LABEL, POD_START, id="resuming"),
+        pytest.param(resuming(an_object("Standard", STOPPED), "false"), LABEL, POD_START, id="resuming by stop=false"),
+        pytest.param(resuming(an_object("Knative", STOPPED)), LABEL, RESTART, id="resuming in Knative mode"),
+        pytest.param(an_object("Standard", STOPPED), LABEL, RESTART, id="resuming, and it serves"),
+        pytest.param(
+            stopping(an_object("Standard", READY, SETTLED)), LABEL, RESTART, id="to be stopped, and it serves still",
+        ),
         pytest.param(an_object("Standard", Condition("Stopped", "False")), LABEL, RESTART, id="not stopped"),
         pytest.param(an_object("Standard", READY, SETTLED, model=EMPTY), LABEL, FREE, id="0 replicas"),
         pytest.param(
             an_object("Standard", READY, SETTLED, model=EMPTY, spec=TWO), LABEL, RESTART,
             id="0 replicas, but a transformer",
+        ),
+        pytest.param(
+            an_object("Standard", READY, SETTLED, model=EMPTY, spec=CANARIES), LABEL, RESTART,
+            id="0 replicas, but canaries",
+        ),
+        pytest.param(
+            an_object("Standard", READY, SETTLED, model=EMPTY, spec=WORKERS), LABEL, RESTART,
+            id="0 replicas, but workers",
         ),
         pytest.param(an_object("Standard", NOT_READY, model=EMPTY), LABEL, RESTART, id="0 replicas, growing"),
         pytest.param(an_object("Knative", READY, model=EMPTY), LABEL, RESTART, id="0 replicas in Knative mode"),
@@ -92,6 +124,22 @@ def an_object(mode="Standard", *conditions, spec=ONE, model=LOADED, url="http://
         pytest.param(
             an_object("Standard", READY, spec=Spec(predictor=PRESET, transformer=PRESET)), LABEL, FREE,
             id="key preset in every component",
+        ),
+        pytest.param(
+            an_object("Standard", READY, spec=Spec(predictor=PRESET, canary=(PRESET_CANARY, Canary(Labelled())))),
+            LABEL, RESTART, id="key preset, but not in every canary",
+        ),
+        pytest.param(
+            an_object("Standard", READY, spec=Spec(predictor=PRESET, canary=(Canary(),))), LABEL, RESTART,
+            id="key preset, but a canary is not known",
+        ),
+        pytest.param(
+            an_object("Standard", READY, spec=Spec(predictor=PRESET, canary=(PRESET_CANARY,))), LABEL, FREE,
+            id="key preset in the canary, too",
+        ),
+        pytest.param(
+            an_object("Standard", READY, spec=Spec(predictor=replace(PRESET, worker_spec=Present()))), LABEL, FREE,
+            id="key preset: workers have their predictor's labels",
         ),
         pytest.param(an_object("Standard", READY, spec=Spec()), LABEL, RESTART, id="no component at all"),
         pytest.param(an_object("Standard", READY), ANNOTATION, RESTART, id="annotation"),

@@ -75,3 +75,14 @@ def test_truncating_an_object_of_ordinary_size_takes_nothing_that_decides(obj):
     assert (small.status.url, small.status.address) == (whole.status.url, whole.status.address)
     assert small.status.addresses[:1] == whole.status.addresses[:1]
     assert small.metadata.labels.items() >= {PREFIX + "registered-model-id": "1"}.items()
+
+
+def test_a_truncated_canary_keeps_the_id_that_is_preset_in_it():
+    canaries = [
+        {"trafficPercent": 10, "predictor": {"labels": {f"{PREFIX}inference-service-id": "0"}}},
+        {"predictor": {}},
+    ]
+    huge = reduce_object(with_value(ISVC, ("spec", "canary"), canaries))
+    small, whole = (msgspec.convert(form, ReducedObject) for form in (truncate(huge), huge))
+    assert small.spec.canary == whole.spec.canary
+    assert [each.predictor is not None and bool(each.predictor.labels) for each in small.spec.canary] == [True, False]
