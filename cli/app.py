@@ -103,7 +103,7 @@ def release(
 
     Exit code 0: nothing is held, or all that was named is released.
     1: something is held, or was not released. 2: wrong settings or options.
-    3: nobody answers. 130: interrupted.
+    3: nobody answers, or a part is silent. 130: interrupted.
     """
     from cli.release import Options, run
 

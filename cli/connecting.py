@@ -4,9 +4,15 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Final
 
+import nats.js.errors
+
 from shared.broker import Broker, BrokerSettings
-from shared.errors import UnreachableError
+from shared.broker_errors import translated
+from shared.errors import PermanentError, UnreachableError
 from shared.logs import redact
+from shared.objects import Kind
+from shared.streams import require_shards, stream_names
+from shared.subjects import Subjects
 
 _CONNECT_S: Final = 5.0
 _LAST_WORDS_S: Final = 1.0
@@ -36,3 +42,32 @@ async def connected(settings: BrokerSettings, stack: AsyncExitStack) -> Broker:
             f"({trouble_of(broker) or 'no greeting'}): check NATS_URL, NATS_CREDS_FILE and NATS_CA_FILE."
         ) from error
     return broker
+
+
+async def require_stream(broker: Broker, settings: BrokerSettings) -> None:
+    """Make sure that the event stream is there, for our number of shards.
+
+    Raises RefusedToStartError when it was made for another number, PermanentError when there is none.
+    """
+    try:
+        await require_shards(broker.jetstream, settings)
+    except PermanentError as error:
+        if not isinstance(error.__cause__, nats.js.errors.NotFoundError):
+            raise
+        raise PermanentError(
+            f"NATS at {server_of(settings)} has no stream {stream_names(settings.subject_prefix).events}: start the "
+            "producer, which makes it; or, if one runs, give NATS_URL and SUBJECT_PREFIX as it has them."
+        ) from error
+
+
+async def is_known(broker: Broker, subjects: Subjects) -> bool:
+    """Whether the event stream is there, and holds a sync marker or an event under this cluster's name."""
+    stream = stream_names(subjects.prefix).events
+    for subject in (*(subjects.sync(kind) for kind in Kind), *(subjects.all_events(kind) for kind in Kind)):
+        with translated(f"reading the last message of {subject}"):
+            try:
+                await broker.jetstream.get_last_msg(stream, subject)
+            except nats.js.errors.NotFoundError:  # the stream's absence, too
+                continue
+        return True
+    return False

@@ -8,22 +8,38 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from cli.naming import doubt
 from consumer.survey import Survey
 from consumer.sweep import Difference, Triage
 
 
 class Shown(Struct, frozen=True):
-    """A survey of the cluster of that name and id, and what the sweep would make of it."""
+    """A survey of the cluster of that name and id, and what the sweep would make of it.
+
+    `other_names`: what deployed records of that id call it besides.
+    """
 
     cluster: str
     cluster_id: str
     survey: Survey
     triage: Triage
+    other_names: tuple[str, ...] = ()
 
     @property
     def drift(self) -> tuple[Difference, ...]:
-        """What differs, in the order of names; without write-backs that only wait for their time."""
-        return tuple(sorted((each for each in self.survey.differences if each.is_drift), key=_order))
+        """What differs, in the order of names; without write-backs that only wait for their time, and `unwatched`."""
+        differ = (each for each in self.survey.differences if each.is_drift and not self._is_unwatched(each))
+        return tuple(sorted(differ, key=_order))
+
+    @property
+    def unwatched(self) -> tuple[Difference, ...]:
+        """What would be undeployed in namespaces that the producer leaves out: the stream says nothing of those."""
+        return tuple(sorted(filter(self._is_unwatched, self.survey.differences), key=_order))
+
+    def _is_unwatched(self, difference: Difference) -> bool:
+        """Whether there is a sync marker, and it does not speak for that namespace."""
+        unconfirmed = difference.undeploys and not difference.confirmed
+        return unconfirmed and difference.key.kind not in self.survey.unsynced
 
     @property
     def waiting_ids(self) -> int:
@@ -33,6 +49,11 @@ class Shown(Struct, frozen=True):
     def unread(self) -> tuple[str, ...]:
         """The registries that could not be read, each with the reason."""
         return tuple(f"{each.name}: {each.error}" for each in self.survey.registries if each.error)
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether any registry was read."""
+        return not all(each.error for each in self.survey.registries)
 
     def fate(self, difference: Difference) -> str:
         """Return what keeps a difference from being looked at, in one word; nothing where nothing does."""
@@ -68,21 +89,36 @@ def sentences(shown: Shown) -> list[str]:
     records = sum(each.ours for each in survey.registries)
     where = _many(len(survey.registries) - len(shown.unread), "registry", "registries")
     compared = f"{_many(records, 'record')} in {where}, {_many(survey.objects, 'object')} in the stream"
-    differing = _many(differ, "difference") if differ else "no difference"
+    nothing = "no difference" if shown.is_compared else "nothing could be compared"
+    differing = _many(differ, "difference") if differ else nothing
     found = [f"Cluster {shown.cluster}, id {shown.cluster_id}: {compared}, {differing}."]
+    found += doubt(shown.other_names, shown.cluster)
     found += [f"Not read: {each}" for each in shown.unread]
     if survey.skipped:
         found.append(f"{_many(survey.skipped, 'object')} could not be judged: no registry, or it was not read.")
     if shown.waiting_ids:
         found.append(f"{_many(shown.waiting_ids, 'write-back')} of an id must wait, by WRITE_BACK: this is no drift.")
+    return [*found, *_about_kept(shown)]
+
+
+def _about_kept(shown: Shown) -> list[str]:
+    found = []
     if shown.triage.held:
         count = _many(len(shown.triage.held), "undeployment")
         found.append(
             f"HELD: {count} at once are too many. The sweep holds them until you release them: isvc-sync release"
         )
-    if shown.triage.waiting:
-        count = _many(len(shown.triage.waiting), "undeployment")
+    unwatched = shown.unwatched
+    if waiting := len(shown.triage.waiting) - len(unwatched):
+        count = _many(waiting, "undeployment")
         found.append(f"UNCONFIRMED: {count} must wait until the producer has compared everything (no sync marker).")
+    if unwatched:
+        names = ", ".join(dict.fromkeys(each.key.namespace for each in unwatched))
+        count = _many(len(unwatched), "object")
+        found.append(
+            f"{count} deployed in namespaces that the producer leaves out, by NAMESPACES ({names}): nothing is known "
+            "there, and the records stay. This is no drift."
+        )
     return found
 
 
@@ -103,19 +139,22 @@ def as_data(shown: Shown) -> dict[str, Any]:
         "skipped": survey.skipped,
         "unsynced": survey.unsynced,
         "deferredWriteBacks": shown.waiting_ids,
-        "differences": [
-            {
-                "kind": each.key.kind,
-                "namespace": each.key.namespace,
-                "name": each.key.name,
-                "uid": each.uid,
-                "reason": each.reason,
-                "repairs": each.repairs,
-                "undeploys": each.undeploys,
-                "kept": shown.fate(each) or None,
-            }
-            for each in shown.drift
-        ],
+        "namedInRecords": shown.other_names,
+        "differences": [_difference_as_data(shown, each) for each in shown.drift],
+        "unwatched": [_difference_as_data(shown, each) for each in shown.unwatched],
+    }
+
+
+def _difference_as_data(shown: Shown, difference: Difference) -> dict[str, Any]:
+    return {
+        "kind": difference.key.kind,
+        "namespace": difference.key.namespace,
+        "name": difference.key.name,
+        "uid": difference.uid,
+        "reason": difference.reason,
+        "repairs": difference.repairs,
+        "undeploys": difference.undeploys,
+        "kept": shown.fate(difference) or None,
     }
 
 

@@ -5,20 +5,26 @@ the owners of the objects to look at them. So consumers must run for a repair, a
 """
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from typing import Final, Literal
 
 import typer
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cli.differences import Shown, as_data, listing, reasons, table
 from cli.ending import REFUSED, Endings, guarded
+from cli.naming import other_names
 from cli.output import can_ask, console, failed, silence_logs, write_json
+from cli.progress import tell
 from cli.reading import Reading, reading
 from consumer.settings import ConsumerSettings
-from consumer.sweep import Difference, triage
+from consumer.survey import RegistryFound, Survey
+from consumer.sweep import Difference, Reason, triage
+from shared.errors import IsvcSyncError
 from shared.settings import load
 
 COMMAND: Final = "drift"
@@ -58,7 +64,33 @@ async def _compared(settings: ConsumerSettings, environ: Mapping[str, str]) -> S
 async def _survey(read: Reading) -> Shown:
     survey = await read.surveyor.survey()
     us = read.deciding.us
-    return Shown(us.cluster, us.cluster_id, survey, triage(survey.differences, survey.deployed))
+    registries = tuple([await _located(read, each) for each in survey.registries])
+    return Shown(
+        us.cluster,
+        us.cluster_id,
+        replace(survey, registries=registries),
+        triage(survey.differences, survey.deployed),
+        await _other_names(read, survey),
+    )
+
+
+async def _located(read: Reading, found: RegistryFound) -> RegistryFound:
+    return replace(found, error=await read.cluster.trouble(found.name, found.error)) if found.error else found
+
+
+async def _other_names(read: Reading, survey: Survey) -> tuple[str, ...]:
+    """Return what the records of our cluster id call the cluster besides. A survey keeps no records: read them again.
+
+    Only where the stream does not know some: under a mistyped name it knows none.
+    """
+    if not any(each.reason is Reason.UNKNOWN for each in survey.differences):
+        return ()
+    records = []
+    for lookup in await read.cluster.registries.everywhere():
+        with contextlib.suppress(IsvcSyncError):  # the survey has told of that, or there was no need to
+            async with aclosing(lookup.place.registry.all_records()) as every:
+                records += [record async for record in every]
+    return other_names(records, read.deciding.us)
 
 
 def _show(options: Options, shown: Shown) -> int:
@@ -68,7 +100,7 @@ def _show(options: Options, shown: Shown) -> int:
         console().print(listing(shown))
     if shown.drift:
         return DIFFERS
-    return UNREACHABLE if shown.unread or shown.survey.skipped else AGREED
+    return UNREACHABLE if shown.unread or shown.survey.skipped or not shown.is_compared else AGREED
 
 
 def _fix(options: Options, settings: ConsumerSettings, environ: Mapping[str, str], shown: Shown) -> int:
@@ -99,5 +131,9 @@ async def _repaired(
             await asyncio.sleep(_AGAIN_S)
             shown = await _survey(read)
             left = objects & {(each.key, each.uid) for each in shown.drift}
-            if not left or asyncio.get_running_loop().time() >= deadline:
+            if not left:
+                return shown
+            if asyncio.get_running_loop().time() >= deadline:
+                undone = "1 was" if len(left) == 1 else f"{len(left)} were"
+                tell(COMMAND, f"{undone} not repaired in time: do consumers run? They do it when they come.")
                 return shown

@@ -15,7 +15,10 @@ _KEEPS_BACK: Final[dict[Part, str]] = {"producer": "deletes", "sweep": "undeploy
 _MEANINGS: Final = {
     Outcome.RELEASED: "released: what is still so at the next look is carried out.",
     Outcome.CHANGED: "not released, nobody holds it any more: what is held has changed, or was released before.",
-    Outcome.UNKNOWN: "released or not, its holder gave no answer: has it ended, or may you not publish there?",
+    Outcome.UNKNOWN: (
+        "not known whether it is held or released, its holder gave no answer: has it ended, does it hang, or may you "
+        "not publish there?"
+    ),
 }
 
 
@@ -64,11 +67,13 @@ def question(holds: Sequence[Hold]) -> str:
     return f"Release {what}?"
 
 
-def results(outcomes: Mapping[str, Outcome]) -> RenderableType:
-    """Return what became of each id."""
+def results(outcomes: Mapping[str, Outcome], silent: Sequence[Part]) -> RenderableType:
+    """Return what became of each id, and which parts were silent."""
     lines = [Text(f"{each}: {_MEANINGS[outcome]}") for each, outcome in outcomes.items()]
     if any(outcome is not Outcome.RELEASED for outcome in outcomes.values()):
-        lines.append(Text("Look again: isvc-sync release"))
+        lines.append(Text(f"{_silence(silent)}Look again: isvc-sync release"))
+    elif silent:
+        lines.append(Text(_silence(silent).rstrip()))
     return Group(*lines)
 
 
@@ -78,15 +83,19 @@ def listing_as_data(shown: Shown) -> dict[str, Any]:
     return {"cluster": shown.cluster, "holds": shown.holds, "answered": answered, "silent": shown.silent}
 
 
-def results_as_data(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
-    return {"results": [{"id": each, "outcome": outcome} for each, outcome in outcomes.items()]}
+def results_as_data(outcomes: Mapping[str, Outcome], silent: Sequence[Part]) -> dict[str, Any]:
+    return {"results": [{"id": each, "outcome": outcome} for each, outcome in outcomes.items()], "silent": silent}
 
 
 def _summary(shown: Shown) -> str:
     asked = ", ".join(f"{' and '.join(answer.parts)} ({answer.holder})" for answer in shown.answers)
-    silent = " and ".join(shown.silent)
-    unknown = f" No answer from the {silent}: what is held back there is not known." if silent else ""
-    return f"{'' if shown.holds else 'Nothing is held. '}Answered: {asked}.{unknown}"
+    nothing = "" if shown.holds else "Nothing is shown as held. " if shown.silent else "Nothing is held. "
+    return f"{nothing}Answered: {asked}. {_silence(shown.silent)}".rstrip()
+
+
+def _silence(silent: Sequence[Part]) -> str:
+    """Return the sentence about the parts that gave no answer, "" where there are none."""
+    return f"No answer from the {' and '.join(silent)}: what is held back there is not known. " if silent else ""
 
 
 def _table(holds: Sequence[Hold]) -> Table:

@@ -24,6 +24,7 @@ from shared.errors import (
     UnreachableError,
 )
 from shared.kubernetes_errors import raise_for, translated
+from shared.logs import redact
 from shared.naming import NamingSettings
 from shared.objects import Kind, ObjectKey, ReducedObject
 from shared.reduce import digest_of, reduce_object
@@ -87,6 +88,7 @@ class Objects:
     def __init__(self, http: httpx.AsyncClient, naming: NamingSettings) -> None:
         self._http = http
         self._naming = naming
+        self._at = f"at {redact(str(http.base_url)).rstrip('/')}"
 
     async def of(self, kind: Kind) -> list[Live]:
         """Return all objects of a kind. Raises NotFoundError where the kind is not installed."""
@@ -108,7 +110,7 @@ class Objects:
     async def config_map(self, namespace: str, name: str) -> dict[str, str]:
         """Return what a ConfigMap holds, nothing where it is not there."""
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps/{quote(name, safe='')}"
-        what = f"reading ConfigMap {namespace}/{name}"
+        what = f"reading ConfigMap {namespace}/{name} {self._at}"
         with translated(what):
             response = await self._http.get(path)
         try:
@@ -144,7 +146,7 @@ class Objects:
     async def _pages(self, path: str) -> AsyncGenerator[list[dict[str, Any]], None]:
         params = {"limit": str(PAGE_SIZE)}
         while True:
-            what = f"listing {path.rpartition('/')[2]}"
+            what = f"listing {path.rpartition('/')[2]} {self._at}"
             with translated(what):
                 response = await self._http.get(path, params=params)
             raise_for(response, what)

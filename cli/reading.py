@@ -4,16 +4,17 @@ Nothing is created. Whoever runs it needs the consumer's settings and, where Ser
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 
 import httpx
 from msgspec import Struct
 from opentelemetry.trace import NoOpTracer
 
-from cli.connecting import connected
+from cli.connecting import connected, require_stream
 from consumer.connections import discovery_settings, plan_settings, registry_opening, survey_opening
 from consumer.deadletters import DeadLetterStream
+from consumer.discovery import Located, known_registries
 from consumer.events import EventStream
 from consumer.exchange import Exchanger, Instruments
 from consumer.kube import KubernetesApi
@@ -27,18 +28,31 @@ from shared.broker import Broker
 from shared.cluster import client, cluster_id, load_cluster
 from shared.objects import ObjectKey
 from shared.startup import require_own_cluster
-from shared.streams import require_shards, stream_names
+from shared.streams import stream_names
 from shared.subjects import Subjects
 from shared.telemetry import Telemetry, TelemetrySettings
 
 
+async def _nowhere() -> tuple[Located, ...]:
+    return ()
+
+
 class Cluster(Struct, frozen=True):
-    """Cluster and registries are ready for use; a broker is not needed for this part."""
+    """Cluster and registries are ready for use; a broker is not needed for this part.
+
+    `places` are the registries that are known without an object, with their addresses.
+    """
 
     http: httpx.AsyncClient
     kubernetes: KubernetesApi
     deciding: PlanSettings
     registries: Registries
+    places: Callable[[], Awaitable[tuple[Located, ...]]] = _nowhere
+
+    async def trouble(self, registry: str, reason: str) -> str:
+        """Return why a registry was not read, with its address where neither its name nor the reason tells it."""
+        address = {each.name: each.address for each in await self.places()}.get(registry, registry)
+        return reason if address == registry or address in reason else f"{address}: {reason}"
 
 
 class Reading(Struct, frozen=True):
@@ -69,9 +83,14 @@ async def cluster_reading(
     deciding = plan_settings(settings, identity, lists)
     opening = survey_opening(registry_opening(settings, Telemetry(TelemetrySettings(), role=role), lambda: math.inf))
     catalog = ServiceCatalog(exchanger, settings.registry.registry_namespaces)
-    registries = Registries(opening, catalog, discovery_settings(settings), deciding)
+    discovery = discovery_settings(settings)
+    registries = Registries(opening, catalog, discovery, deciding)
     stack.push_async_callback(registries.close)
-    return Cluster(http, kubernetes, deciding, registries)
+
+    async def places() -> tuple[Located, ...]:
+        return known_registries(await catalog.services(), discovery)
+
+    return Cluster(http, kubernetes, deciding, registries, places)
 
 
 async def reading(
@@ -88,7 +107,7 @@ async def reading(
     broker = await connected(settings.broker, stack)
     subjects = Subjects(settings.broker.subject_prefix, settings.naming.cluster_name, settings.broker.shards)
     names = stream_names(settings.broker.subject_prefix)
-    await require_shards(broker.jetstream, settings.broker)  # a look for another shard would reach the wrong owner
+    await require_stream(broker, settings.broker)  # a look for another shard would reach the wrong owner
     await require_own_cluster(broker, names.events, subjects, identity)
     stream = SweptStream(broker, subjects, names.events, identity)
     told = EventStream(broker, subjects, names.events)

@@ -88,7 +88,9 @@ def _show(options: Options, shown: Shown) -> int:
         write_json(listing_as_data(shown))
     else:
         console().print(listing(shown))
-    return HELD if shown.holds else DONE
+    if shown.holds:
+        return HELD
+    return UNREACHABLE if shown.silent else DONE
 
 
 def _release(options: Options, settings: ReleaseSettings, shown: Shown) -> int:
@@ -99,14 +101,22 @@ def _release(options: Options, settings: ReleaseSettings, shown: Shown) -> int:
         console(stderr=True).print(details(shown, chosen))
         if not typer.confirm(question(chosen), err=True):
             return failed(COMMAND, "nothing was released.", HELD)
-    outcomes = dict.fromkeys(options.ids, Outcome.CHANGED)  # until a holder says otherwise
+    # Until a holder says otherwise; who is silent may hold them.
+    outcomes = dict.fromkeys(options.ids, Outcome.UNKNOWN if shown.silent else Outcome.CHANGED)
     if chosen:
         outcomes |= asyncio.run(_connected(settings, partial(_end, settings, shown, chosen)))
     if options.output == "json":
-        write_json(results_as_data(outcomes))
+        write_json(results_as_data(outcomes, shown.silent))
     else:
-        console().print(results(outcomes) if outcomes else listing(shown))
-    return DONE if all(outcome is Outcome.RELEASED for outcome in outcomes.values()) else HELD
+        console().print(results(outcomes, shown.silent) if outcomes else listing(shown))
+    return _code(options, shown, outcomes)
+
+
+def _code(options: Options, shown: Shown, outcomes: Mapping[str, Outcome]) -> int:
+    if Outcome.CHANGED in outcomes.values():
+        return HELD
+    is_open = Outcome.UNKNOWN in outcomes.values() or (options.everything and shown.silent)
+    return UNREACHABLE if is_open else DONE
 
 
 async def _connected(settings: ReleaseSettings, work: Callable[[Broker], Awaitable[T]]) -> T:

@@ -27,12 +27,14 @@ from yaml import YAMLError
 
 from shared.errors import RefusedToStartError, SettingsError, UnauthorizedError
 from shared.kubernetes_errors import raise_for, translated
+from shared.logs import redact
 from shared.tokens import TokenAuth, TokenFile, TokenSource
 
 logger = logging.getLogger(__name__)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
+_UNUSABLE = (ConfigException, YAMLError, OSError, KeyError, TypeError, ValueError, AttributeError)
 _CONNECT_TIMEOUT_S = 5.0
 _WRITE_TIMEOUT_S = 10.0
 _POOL_TIMEOUT_S = 10.0
@@ -156,8 +158,8 @@ def find_context(settings: ClusterSettings) -> Context:
         chosen = loader.current_context
         cluster = _Selected.of(merged, chosen["context"]).cluster
         return Context(str(chosen["name"]), str(cluster["server"]), str(cluster.get("proxy-url") or ""))
-    except (ConfigException, YAMLError, OSError, KeyError, TypeError, ValueError) as error:
-        raise SettingsError(f"KUBECONFIG {path} cannot be used: {error}") from error
+    except _UNUSABLE as error:
+        raise _unusable(path, error) from error
 
 
 def client(config: ClusterConfig, *, use: Literal["watch", "control"], role: str) -> httpx.AsyncClient:
@@ -194,7 +196,7 @@ async def cluster_id(http: httpx.AsyncClient, settings: ClusterSettings) -> str:
 
     Raises RefusedToStartError when neither is there; TransientError while the API does not answer.
     """
-    what = "reading the namespace kube-system"
+    what = f"reading the namespace kube-system at {redact(str(http.base_url)).rstrip('/')}"
     with translated(what):
         response = await http.get("/api/v1/namespaces/kube-system")
     if response.status_code not in {403, 404}:
@@ -263,8 +265,8 @@ def _read_kubeconfig(path: str, context: str | None) -> tuple[Configuration, _Se
         loader = KubeConfigLoader(merged, active_context=context, config_base_path=None)
         loader.load_and_set(configuration)
         selected = _Selected.of(merged, loader.current_context["context"])
-    except (ConfigException, YAMLError, OSError, KeyError, TypeError, ValueError) as error:
-        raise SettingsError(f"KUBECONFIG {path} cannot be used: {error}") from error
+    except _UNUSABLE as error:
+        raise _unusable(path, error) from error
     if "server" not in selected.cluster:
         raise SettingsError(f"KUBECONFIG {path} cannot be used: its cluster names no server")
     if "exec" in selected.user and not (configuration.api_key or configuration.cert_file):
@@ -273,6 +275,12 @@ def _read_kubeconfig(path: str, context: str | None) -> tuple[Configuration, _Se
             f"KUBECONFIG {path} cannot be used: the plugin {selected.user['exec'].get('command')} gave no credentials"
         )
     return configuration, selected
+
+
+def _unusable(path: str, error: Exception) -> SettingsError:
+    why = f"it names no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
+    odd = isinstance(error, TypeError | AttributeError | UnicodeDecodeError)  # Python's words help nobody
+    return SettingsError(f"KUBECONFIG {path} cannot be used: {'it is no kubeconfig file' if odd else why}")
 
 
 def _tls(configuration: Configuration) -> ssl.SSLContext:

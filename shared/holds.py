@@ -104,7 +104,7 @@ class ReleaseAnswer(Struct, frozen=True, rename="camel"):
 
 
 class Outcome(StrEnum):
-    """What became of a release: done; nobody holds that (any more); or who showed the hold did not answer."""
+    """What became of a release: done; nobody holds that (any more); or not known, as who may hold it did not answer."""
 
     RELEASED = "released"
     CHANGED = "changed"

@@ -16,7 +16,7 @@ from msgspec import Struct
 from cli.ending import REFUSED, Endings, guarded
 from cli.migration.adoptable import Fate, Finding
 from cli.migration.adopting import Adopter, Found, Scope
-from cli.migration.adoptions import DONE_BY, as_data, is_left, listing, question, table
+from cli.migration.adoptions import DONE_BY, as_data, is_left, listing, many, question, table
 from cli.objects import Objects
 from cli.output import can_ask, console, failed, silence_logs, write_json
 from cli.progress import tell
@@ -84,7 +84,7 @@ def _show(options: Options, found: Found) -> int:
         write_json(as_data(found))
     else:
         console().print(listing(found))
-    if found.unread:
+    if found.unread or not found.is_compared:
         return UNREACHABLE
     return LEFT_OVER if is_left(found) else DONE
 
@@ -132,11 +132,11 @@ async def _taken_over(options: Options, adopter: Adopter, wanted: tuple[Finding,
     asked = tuple(each for each in wanted if each.fate is not Fate.STRIP)
     if asked:
         count = await adopter.ask(asked)
-        tell(COMMAND, f"asked for {count} looks, waiting for them up to {options.wait_s:.0f} s ...")
+        tell(COMMAND, f"asked for {many(count, 'look')}, waiting up to {options.wait_s:.0f} s ...")
         found = await _waited(options, adopter, asked)
     stripped = [each for each in wanted if each.fate is Fate.STRIP]
     if stripped:
-        tell(COMMAND, f"stripping the finalizers of {len(stripped)} objects ...")
+        tell(COMMAND, f"stripping the finalizers of {many(len(stripped), 'object')} ...")
         for each in stripped:
             trouble = await adopter.strip(each)
             if trouble:
@@ -156,5 +156,6 @@ async def _waited(options: Options, adopter: Adopter, asked: tuple[Finding, ...]
         if not left:
             return found
         if asyncio.get_running_loop().time() >= deadline:
-            tell(COMMAND, f"{len(left)} were not done in time: do consumers run? They do it when they come.")
+            undone = "1 was" if len(left) == 1 else f"{len(left)} were"
+            tell(COMMAND, f"{undone} not done in time: do consumers run? They do it when they come.")
             return found

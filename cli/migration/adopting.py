@@ -25,6 +25,7 @@ from cli.migration.adoptable import (
 )
 from cli.migration.controllers import Controller, config_maps_of, running
 from cli.migration.judging import Judge, ReadRegistry
+from cli.naming import other_names
 from cli.objects import Live, Objects, name_registries
 from cli.reading import Reading
 from consumer.lookup import Lookup
@@ -36,6 +37,7 @@ from shared.errors import (
     ConflictError,
     IsvcSyncError,
     NotFoundError,
+    NotSentError,
     PermanentError,
     SettingsError,
     TransientError,
@@ -73,6 +75,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     `unchecked`: why Deployments could not be looked at, "" where they were. `elsewhere`: deployed records in
     environments that are no namespace here. `others`: ids of other clusters that write to the same registries.
+    `other_names`: what deployed records of this cluster's id call it besides.
     """
 
     cluster: str
@@ -86,6 +89,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     others: tuple[str, ...]
     prefixes: dict[str, int]
     orphans_max: int
+    other_names: tuple[str, ...] = ()
 
     def of(self, *fates: Fate) -> tuple[Finding, ...]:
         return tuple(each for each in self.findings if each.fate in fates)
@@ -93,6 +97,11 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def unread(self) -> tuple[str, ...]:
         return tuple(f"{each.name}: {each.error}" for each in self.registries if each.error)
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether any registry was read."""
+        return not all(each.error for each in self.registries)
 
 
 class Adopter:
@@ -103,6 +112,7 @@ class Adopter:
         self._objects = objects
         self._scope = scope
         self._deciding = read.deciding
+        self._reasons: dict[str, str] = {}  # why a registry was not read, by its name
 
     async def find(self) -> Found:
         """Look at everything. A registry that does not answer is told, and nothing is concluded from its silence."""
@@ -143,6 +153,7 @@ class Adopter:
             others=_others((each.record for each in shelved), us.cluster_id),
             prefixes=other_prefixed(here, self._deciding.prefix),
             orphans_max=limit,
+            other_names=other_names((each.record for each in shelved), us),
         )
 
     async def ask(self, findings: Iterable[Finding]) -> int:
@@ -214,7 +225,7 @@ class Adopter:
                     records = [record async for record in every]
                 spaces = await _environments(lookup, records, namespaces)
             except IsvcSyncError as error:
-                told.append(RegistryFound(name, error=str(error)))
+                told.append(RegistryFound(name, error=await self._reason(name, error)))
                 continue
             for record in records:
                 shelf.add(record)
@@ -222,6 +233,12 @@ class Adopter:
             shelved = tuple(Shelved(name, each, spaces.get(each.environment_id, "")) for each in records)
             read[name] = ReadRegistry(lookup, shelf, shelved)
         return told
+
+    async def _reason(self, name: str, error: IsvcSyncError) -> str:
+        """Return why a registry is not read: what went wrong with it, and not that nothing is sent to it since."""
+        if not isinstance(error, NotSentError) or name not in self._reasons:
+            self._reasons[name] = await self._read.cluster.trouble(name, str(error))
+        return self._reasons[name]
 
     async def _relabelled(self, here: list[Live], shelved: list[Shelved], judge: Judge) -> list[Finding]:
         """Return the wrong ids on objects, with what a look would do about each."""

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from cli.migration.adoptable import LEFT, Fate, Finding
 from cli.migration.adopting import Found
+from cli.naming import doubt
 
 DONE_BY: Final = (Fate.ADOPT, Fate.RELABEL, Fate.UNDEPLOY, Fate.STRIP)
 """The fates that are a deed, in the order of the question."""
@@ -51,7 +52,7 @@ def table(found: Found, findings: tuple[Finding, ...]) -> Table:
 def question(findings: tuple[Finding, ...]) -> str:
     """Return what a person has to say yes to."""
     counted = Counter(each.fate for each in findings)
-    deeds = [f"{_DEEDS[fate][0]} {_many(counted[fate], _DEEDS[fate][1])}" for fate in DONE_BY if counted[fate]]
+    deeds = [f"{_DEEDS[fate][0]} {many(counted[fate], _DEEDS[fate][1])}" for fate in DONE_BY if counted[fate]]
     text = ", ".join(deeds)
     return f"{text[0].upper()}{text[1:]}?"
 
@@ -61,10 +62,9 @@ def sentences(found: Found) -> list[str]:
     read = len(found.registries) - len(found.unread)
     records = sum(each.records for each in found.registries)
     left = sum(each.fate in LEFT for each in found.findings)
-    compared = (
-        f"{_many(records, 'record')} in {_many(read, 'registry', 'registries')}, {_many(found.objects, 'object')}"
-    )
-    what = f"{_many(left, 'thing')} of a predecessor left" if left else "nothing of a predecessor left"
+    compared = f"{many(records, 'record')} in {many(read, 'registry', 'registries')}, {many(found.objects, 'object')}"
+    nothing = "nothing of a predecessor left" if found.is_compared else "nothing could be compared"
+    what = f"{many(left, 'thing')} of a predecessor left" if left else nothing
     told = [f"Cluster {found.cluster}, id {found.cluster_id}: {compared}, {what}."]
     told += [
         f"RUNNING: {each.namespace}/{each.name} ({each.why}). Stop it: {each.way_out}." for each in found.controllers
@@ -72,6 +72,7 @@ def sentences(found: Found) -> list[str]:
     if found.unchecked:
         told.append(f"Not known whether a predecessor runs: {found.unchecked}.")
     told += [f"Not read: {each}" for each in found.unread]
+    told += doubt(found.other_names, found.cluster)
     return [*told, *_about_orphans(found), *_about_labels(found), *_about_finalizers(found)]
 
 
@@ -86,6 +87,7 @@ def as_data(found: Found) -> dict[str, Any]:
         "objects": found.objects,
         "recordsElsewhere": found.elsewhere,
         "otherClusters": found.others,
+        "namedInRecords": found.other_names,
         "labelledUnderOtherPrefixes": found.prefixes,
         "orphansMax": found.orphans_max,
         "findings": [
@@ -110,7 +112,7 @@ def _about_orphans(found: Found) -> list[str]:
     told = []
     if orphans:
         told.append(
-            f"{_many(len(orphans), 'record')} DEPLOYED without an object here. A predecessor's record does not say its "
+            f"{many(len(orphans), 'record')} DEPLOYED without an object here. A predecessor's record does not say its "
             "cluster: if another cluster's predecessor uses this registry, they may be its own, and alive."
         )
     if orphans and found.others:
@@ -123,13 +125,13 @@ def _about_orphans(found: Found) -> list[str]:
     elif found.of(Fate.ORPHAN):
         told.append("If they were this cluster's, and only then: --undeploy-orphans")
     if found.elsewhere:
-        told.append(f"{_many(found.elsewhere, 'record')} in environments that are no namespace here: left alone.")
+        told.append(f"{many(found.elsewhere, 'record')} in environments that are no namespace here: left alone.")
     return told
 
 
 def _about_labels(found: Found) -> list[str]:
     return [
-        f"{_many(count, 'object')} labelled under {prefix} only: that is read, but ids are written under LABEL_PREFIX."
+        f"{many(count, 'object')} labelled under {prefix} only: that is read, but ids are written under LABEL_PREFIX."
         for prefix, count in sorted(found.prefixes.items())
     ]
 
@@ -138,8 +140,9 @@ def _about_finalizers(found: Found) -> list[str]:
     present = found.of(Fate.FINALIZER)
     if not present:
         return []
-    return [f"{_many(len(present), 'object')} cannot be deleted without a predecessor: --strip-finalizers"]
+    return [f"{many(len(present), 'object')} cannot be deleted without a predecessor: --strip-finalizers"]
 
 
-def _many(count: int, one: str, more: str = "") -> str:
+def many(count: int, one: str, more: str = "") -> str:
+    """Return a number with what it counts."""
     return f"{count} {one if count == 1 else more or one + 's'}"

@@ -16,18 +16,21 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from cli.connecting import connected
+from cli.connecting import connected, is_known, server_of
 from cli.ending import REFUSED, Endings, guarded
-from cli.migration.departures import Fate, Mark
+from cli.migration.departures import LEFT, Fate, Mark
 from cli.migration.leaving import Found, Leaver
+from cli.naming import doubt
 from cli.objects import Objects
 from cli.output import can_ask, console, failed, silence_logs, write_json
 from cli.progress import tell
-from cli.reading import cluster_reading
+from cli.reading import Cluster, cluster_reading
 from consumer.leases import LeaseStream
 from consumer.settings import ConsumerSettings
+from shared.broker import Broker
 from shared.errors import IsvcSyncError, PermanentError, RefusedToStartError, SettingsError
 from shared.settings import load
+from shared.startup import require_own_cluster
 from shared.streams import stream_names
 from shared.subjects import Subjects
 
@@ -38,6 +41,7 @@ COMMAND: Final = "leave"
 DONE, LEFT_OVER, UNREACHABLE = 0, 1, 3
 _ENDINGS: Final = Endings(unread=LEFT_OVER, unreachable=UNREACHABLE)
 _REWRITTEN_S: Final = 2.0  # within which a consumer that writes ids would have written one again
+_SAY_SO: Final = "Or say --consumers-stopped if you know that none runs."
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -68,38 +72,53 @@ def _run(options: Options, environ: Mapping[str, str]) -> int:
 
 
 async def _found(options: Options, settings: ConsumerSettings, environ: Mapping[str, str]) -> Found:
-    members = frozenset[str]() if options.consumers_stopped else await _members(settings)
-    if members and settings.write_back.write_back != "off" and not options.dry_run:
-        raise RefusedToStartError(
-            f"consumers run ({', '.join(sorted(members))}) and would write the ids again: stop them, or restart them "
-            "with WRITE_BACK=off and set it here, too."
-        )
-    tell(COMMAND, "reading cluster and registries ...")
     async with AsyncExitStack() as stack:
-        return await (await _leaver(options, settings, environ, stack)).find(members)
+        cluster = await cluster_reading(settings, environ, COMMAND, stack)
+        identity = cluster.deciding.us.cluster_id
+        members = frozenset[str]() if options.consumers_stopped else await _members(settings, identity)
+        if members and settings.write_back.write_back != "off" and not options.dry_run:
+            raise RefusedToStartError(
+                f"consumers run ({', '.join(sorted(members))}) and would write the ids again: stop them, or restart "
+                "them with WRITE_BACK=off and set it here, too."
+            )
+        tell(COMMAND, "reading cluster and registries ...")
+        return await _leaver(options, settings, cluster).find(members)
 
 
-async def _leaver(
-    options: Options, settings: ConsumerSettings, environ: Mapping[str, str], stack: AsyncExitStack
-) -> Leaver:
-    cluster = await cluster_reading(settings, environ, COMMAND, stack)
+def _leaver(options: Options, settings: ConsumerSettings, cluster: Cluster) -> Leaver:
     return Leaver(cluster, Objects(cluster.http, settings.naming), restart_pods=options.restart_pods)
 
 
-async def _members(settings: ConsumerSettings) -> frozenset[str]:
-    """Return the consumers of this cluster that run."""
+async def _members(settings: ConsumerSettings, cluster_id: str) -> frozenset[str]:
+    """Return the consumers of this cluster that run.
+
+    Raises RefusedToStartError where the broker does not know this cluster: then consumers may run all the same, with
+    another broker or under another name.
+    """
     names = stream_names(settings.broker.subject_prefix)
     subjects = Subjects(settings.broker.subject_prefix, settings.naming.cluster_name, settings.broker.shards)
     async with AsyncExitStack() as stack:
         try:
             broker = await connected(settings.broker, stack)
+            await require_own_cluster(broker, names.events, subjects, cluster_id)
+            await _require_known(broker, subjects, settings)
             return await LeaseStream(broker, subjects, names.lease, names.events).members()
-        except PermanentError:
-            return frozenset()  # there is no such stream: no consumer ever ran
+        except (RefusedToStartError, SettingsError):
+            raise
+        except PermanentError as error:  # no stream of leases
+            raise RefusedToStartError(f"whether consumers run cannot be seen ({error}). {_SAY_SO}") from error
         except IsvcSyncError as error:
-            if isinstance(error, RefusedToStartError | SettingsError):
-                raise
-            raise type(error)(f"{error} Or say --consumers-stopped if you know that none runs.") from error
+            raise type(error)(f"{str(error).rstrip('.')}. {_SAY_SO}") from error
+
+
+async def _require_known(broker: Broker, subjects: Subjects, settings: ConsumerSettings) -> None:
+    if not await is_known(broker, subjects):
+        raise RefusedToStartError(
+            f"whether consumers run cannot be seen, as NATS at {server_of(settings.broker)} has nothing of a cluster "
+            f"{subjects.cluster!r} in a stream {stream_names(subjects.prefix).events}: give CLUSTER_NAME, "
+            "SUBJECT_PREFIX and NATS_URL as the consumers have them, or say --consumers-stopped if you know that none "
+            "runs."
+        )
 
 
 def _show(options: Options, found: Found) -> int:
@@ -127,22 +146,29 @@ def _leave(options: Options, settings: ConsumerSettings, environ: Mapping[str, s
 
 
 async def _left(options: Options, settings: ConsumerSettings, environ: Mapping[str, str], before: Found) -> Found:
-    """Remove what was shown and may be removed still; return what is found after that."""
+    """Remove what was shown and may be removed still; return what is found after that.
+
+    Whatever the broker said of consumers: one that it does not know would write the ids again, too.
+    """
     async with AsyncExitStack() as stack:
-        leaver = await _leaver(options, settings, environ, stack)
+        leaver = _leaver(options, settings, await cluster_reading(settings, environ, COMMAND, stack))
         shown = {each.identity for each in before.of(Fate.REMOVE)}
         now = await leaver.find(before.members)
         wanted = [each for each in now.of(Fate.REMOVE) if each.identity in shown]
         tell(COMMAND, f"removing {_many(len(wanted), 'id')} ...")
+        removed = set()
         for each in wanted:
             trouble = await leaver.remove(each)
             if trouble:
                 tell(COMMAND, f"{each.live.key}: {trouble}.")
-        if before.members:
+            else:
+                removed.add(each.identity)
+        if removed:
             await asyncio.sleep(_REWRITTEN_S)
         after = await leaver.find(before.members)
-        if before.members and any(each.identity in shown for each in after.of(Fate.REMOVE)):
-            tell(COMMAND, "an id that was removed stands there again: a consumer runs without WRITE_BACK=off.")
+        if any(each.identity in removed for each in after.of(*LEFT)):
+            where = "" if before.members else ", on another broker or under another CLUSTER_NAME or SUBJECT_PREFIX"
+            tell(COMMAND, f"an id that was removed stands there again: a consumer runs without WRITE_BACK=off{where}.")
         return after
 
 
@@ -172,12 +198,13 @@ def sentences(found: Found) -> list[str]:
     carried = f"{ours or 'no'} {'id' if ours == 1 else 'ids'} of ours on {_many(found.objects, 'object')}"
     told = [f"Cluster {found.cluster}, id {found.cluster_id}: {carried}."]
     if found.of(Fate.RESTARTS):
-        told.append(f"{_many(len(found.of(Fate.RESTARTS)), 'id')} stay, as a removal restarts pods: --restart-pods")
+        stay = "stays" if len(found.of(Fate.RESTARTS)) == 1 else "stay"
+        told.append(f"{_many(len(found.of(Fate.RESTARTS)), 'id')} {stay}, as a removal restarts pods: --restart-pods")
     if found.of(Fate.FOREIGN):
         told.append(f"{_many(len(found.of(Fate.FOREIGN)), 'id')} no record of ours vouches for: left alone.")
     if found.members:
         told.append(f"Consumers run: {', '.join(found.members)}. They must have WRITE_BACK=off.")
-    return [*told, *(f"Not read: {each}" for each in found.unread)]
+    return [*told, *doubt(found.other_names, found.cluster), *(f"Not read: {each}" for each in found.unread)]
 
 
 def as_data(found: Found) -> dict[str, Any]:
@@ -188,6 +215,7 @@ def as_data(found: Found) -> dict[str, Any]:
         "objects": found.objects,
         "consumers": found.members,
         "unread": found.unread,
+        "namedInRecords": found.other_names,
         "ids": [
             {
                 "kind": each.live.key.kind,

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from cli.migration.departures import LEFT, Fate, Ground, Mark, marks_on, ours_of, removal
+from cli.naming import other_names
 from cli.objects import Live, Objects, name_registries
 from cli.reading import Cluster
 from consumer.records import Record
@@ -21,7 +22,11 @@ PATCH_TRIES: Final = 3  # in the noisy first second of an object KServe writes f
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was found. `members`: the consumers that run. `unread`: registries, each with the reason."""
+    """Everything that was found.
+
+    `members`: the consumers that run. `unread`: registries, each with the reason. `other_names`: what deployed records
+    of this cluster's id call it besides.
+    """
 
     cluster: str
     cluster_id: str
@@ -29,6 +34,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     marks: tuple[Mark, ...]
     unread: tuple[str, ...]
     members: tuple[str, ...]
+    other_names: tuple[str, ...] = ()
 
     def of(self, *fates: Fate) -> tuple[Mark, ...]:
         return tuple(each for each in self.marks if each.fate in fates)
@@ -65,6 +71,7 @@ class Leaver:
             marks=tuple(marks),
             unread=tuple(unread),
             members=tuple(sorted(members)),
+            other_names=other_names(records, us),
         )
 
     async def remove(self, mark: Mark) -> str:
@@ -108,12 +115,16 @@ class Leaver:
         """Return the records of all registries, and the registries that could not be read."""
         records: list[Record] = []
         unread: list[str] = []
-        for lookup in await self._cluster.registries.everywhere():
+        lookups = await self._cluster.registries.everywhere()
+        if not lookups:
+            unread.append("no registry is known, see REGISTRY_URL and REGISTRY_NAMESPACES")
+        for lookup in lookups:
             try:
                 async with aclosing(lookup.place.registry.all_records()) as every:
                     records += [record async for record in every]
             except IsvcSyncError as error:
-                unread.append(f"{lookup.place.name}: {error}")
+                name = lookup.place.name
+                unread.append(f"{name}: {await self._cluster.trouble(name, str(error))}")
         return records, unread
 
     def _carries(self, live: Live) -> bool:

@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from sandbox.faults import Fault
+from sandbox.world import NAME
 from tests.e2e.commands import Done, command, typed
 from tests.e2e.pipeline import STANDARD, Pipeline, isvc
 from tests.e2e.predecessor import KUBEFLOW, ODH, controller, orphan, records_in, turn_back
@@ -130,6 +131,13 @@ async def test_its_finalizers_are_taken_off_and_nobody_elses(pipeline):
     await eventually(lambda: sorted(states(pipeline, "held")) == ["DEPLOYED", "UNDEPLOYED"])
 
 
+async def test_one_object_is_told_as_one(pipeline):
+    pipeline.cluster.create(isvc("one/iris", model="1", annotations=STANDARD, finalizers=[ODH]))
+    await pipeline.settled()
+    done = await adopt(pipeline, "one", "--strip-finalizers", "--yes")
+    assert (done.code, "stripping the finalizers of 1 object ..." in done.err) == (0, True)
+
+
 async def test_while_its_deployment_runs_nothing_is_done(pipeline):
     await deployed(pipeline, 1, "running")
     turn_back(pipeline, "running")
@@ -181,13 +189,42 @@ async def test_programs_get_each_finding(pipeline):
     assert (found["controllers"], found["controllersUnchecked"]) == ([], None)
 
 
-async def test_a_registry_that_cannot_be_read_is_exit_code_3(pipeline):
+async def test_a_registry_that_cannot_be_read_is_exit_code_3_and_nothing_is_said_of_what_it_holds(pipeline):
     pipeline.registry.switch(database="stopped")
     try:
         done = await adopt(pipeline, "default", "--dry-run")
     finally:
         pipeline.registry.switch(database="well")
     assert (done.code, "Not read: " in done.out) == (3, True)
+    assert "0 records in 0 registries" in done.out
+    assert ("nothing could be compared" in done.out, "predecessor left" in done.out) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        (None, "no answer (All connection attempts failed)"),
+        (Fault(path="/api/.*", error_rate=1.0, error_status=401, error_body="who are you"), "401"),
+        (Fault(path="/api/.*", hang=True), "no answer within 5.0 s"),
+    ],
+    ids=["refused", "401", "hangs"],
+)
+async def test_why_a_registry_is_unread_is_told_and_not_that_nothing_is_sent_to_it_since(pipeline, fault, why):
+    environ = {"REGISTRY_URL": "http://127.0.0.1:1"} if fault is None else {}
+    pipeline.registry.faults.set(*([fault] if fault else []))
+    try:
+        done = await adopt(pipeline, "default", "--dry-run", **environ)
+    finally:
+        pipeline.registry.faults.clear()
+    [said] = [line for line in done.out.splitlines() if line.startswith("Not read: ")]
+    assert (done.code, why in said, "is away" in said) == (3, True, False)
+
+
+async def test_records_that_call_this_cluster_otherwise_are_told(pipeline):
+    await deployed(pipeline, 1, "named")
+    done = await adopt(pipeline, "named", "--dry-run", CLUSTER_NAME="typo")
+    assert f"records of this cluster's id say '{NAME}', CLUSTER_NAME is 'typo'." in done.out
+    assert "CLUSTER_NAME" not in (await adopt(pipeline, "named", "--dry-run")).out
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,18 @@ import re
 
 import pytest
 
+from sandbox.world import NAME
 from tests.e2e.commands import command, typed
-from tests.e2e.pipeline import Pipeline
+from tests.e2e.pipeline import STREAMS, Pipeline
 from tests.e2e.sweeps import deployed, edit, looks, states
 from tests.eventually import eventually
+
+REGISTRY_SERVICE = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"namespace": "kubeflow", "name": "model-registry", "labels": {"component": "model-registry"}},
+    "spec": {"ports": [{"name": "http-api", "port": 8080}]},
+}
 
 
 @pytest.fixture
@@ -90,3 +98,50 @@ async def test_a_registry_that_cannot_be_read_is_exit_code_3(pipeline):
     pipeline.registry.switch(database="stopped")
     done = await command(pipeline, "drift")
     assert (done.code, "Not read: " in done.out) == (3, True)
+    assert ("nothing could be compared" in done.out, "no difference" in done.out) == (True, False)
+
+
+async def test_records_that_call_this_cluster_otherwise_are_told(pipeline):
+    await deployed(pipeline, 2)
+    done = await command(pipeline, "drift", CLUSTER_NAME="typo")
+    assert (done.code, done.out.count("unknown, but deployed")) == (1, 2)
+    assert f"records of this cluster's id say '{NAME}', CLUSTER_NAME is 'typo'." in done.out
+
+
+async def test_a_repair_that_no_consumer_makes_is_said_to_wait_for_one(pipeline, drifted):
+    await pipeline.consumer.stop()
+    done = await command(pipeline, "drift", "--fix", "--yes", "--wait-s", "0")
+    assert (done.code, "1 was not repaired in time: do consumers run?" in done.err) == (1, True)
+    assert await looks(pipeline) == 1, "it is done when one comes"
+
+
+async def test_records_of_namespaces_that_the_producer_leaves_out_are_no_drift(pipeline):
+    """Its objects are gone from the stream, as they are when NAMESPACES was set on a new broker."""
+    [name] = await deployed(pipeline, 1, "left-out")
+    await pipeline.producer.stop()
+    await pipeline.client.jetstream().purge_stream(STREAMS.events, subject=f"isvc.{NAME}.evt.*.*.left-out.>")
+    watching = pipeline.another("producer", "watching", {"NAMESPACES": "team-a"})
+    await watching.start()
+    try:
+        await eventually(lambda: marker_scope(pipeline, ["team-a"]))
+    finally:
+        await watching.close()
+    done = await command(pipeline, "drift")
+    assert (done.code, "UNCONFIRMED" in done.out, name in done.out) == (0, False, False)
+    assert "1 object deployed in namespaces that the producer leaves out, by NAMESPACES (left-out)" in done.out
+
+
+async def marker_scope(pipeline: Pipeline, scope: list[str]) -> bool:
+    message = await pipeline.client.jetstream().get_last_msg(STREAMS.events, f"isvc.{NAME}.sync.isvc")
+    return json.loads(message.data)["scope"] == scope
+
+
+async def test_a_registry_that_a_service_names_is_told_with_its_address(pipeline):
+    pipeline.cluster.create(REGISTRY_SERVICE)
+    found = {"REGISTRY_URL": "", "REGISTRY_NAMESPACES": "kubeflow", "CLUSTER_DOMAIN": "invalid"}
+    done = await command(pipeline, "drift", **found)
+    [said] = [line for line in done.out.splitlines() if line.startswith("Not read: ")]
+    assert (done.code, said.startswith("Not read: kubeflow/model-registry: http://model-registry.kubeflow.svc")) == (
+        3,
+        True,
+    )

@@ -6,8 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.broker import NatsServer
+from sandbox.faults import Fault
+from sandbox.world import NAME
+from shared.broker import Broker, BrokerSettings
+from shared.events import SyncMarker, encode_marker
+from shared.objects import Kind
+from shared.streams import ensure_streams
 from tests.e2e.commands import command, typed
-from tests.e2e.pipeline import ID, STANDARD, Pipeline, isvc
+from tests.e2e.pipeline import ID, STANDARD, STOP, Pipeline, isvc
 from tests.e2e.sweeps import deployed
 from tests.eventually import eventually
 
@@ -34,6 +41,8 @@ async def labelled(pipeline: Pipeline, *states: dict) -> list[str]:
     """Return objects that carry their record's id, each with such a status."""
     names = await deployed(pipeline, len(states))
     for name, status in zip(names, states, strict=True):
+        if status is STOPPED:
+            pipeline.patch(name, {"metadata": {"annotations": {STOP: "true"}}})
         pipeline.cluster.patch("InferenceService", tuple(name.split("/")), {"status": status}, part="status")
     await pipeline.settled()
     return names
@@ -59,6 +68,7 @@ async def test_free_ids_go_others_stay_until_pods_may_restart_and_nothing_else_i
     assert pipeline.id_label(serving) is not None
     [row] = [line for line in done.out.splitlines() if serving in line]
     assert row.endswith("its serving pods (2 of the predictor)")
+    assert "1 id stays, as a removal restarts pods" in done.out
 
     done = await command(pipeline, "leave", "--yes", "--restart-pods")
     assert (done.code, pipeline.id_label(serving), pipeline.id_label("team-a/stranger")) == (0, None, "999")
@@ -84,6 +94,71 @@ async def test_a_consumer_that_writes_ids_in_spite_of_what_was_said_is_found_out
     done = await command(pipeline, "leave", "--yes", WRITE_BACK="off")
     assert (done.code, "a consumer runs without WRITE_BACK=off" in done.err) == (1, True)
     await eventually(lambda: pipeline.id_label(name) is not None)
+
+
+@pytest.mark.parametrize("wrong", ["CLUSTER_NAME", "SUBJECT_PREFIX"])
+async def test_under_a_name_that_the_broker_does_not_know_it_refuses_as_consumers_may_run(pipeline, wrong):
+    names = await labelled(pipeline, STOPPED, SERVING)
+    before, patches = [pipeline.id_label(name) for name in names], pipeline.patches()
+    for arguments in (["--yes"], ["--yes", "--restart-pods"], ["--dry-run"]):
+        done = await command(pipeline, "leave", *arguments, **{wrong: "typo"})
+        assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
+        assert "whether consumers run cannot be seen" in done.err
+        assert "give CLUSTER_NAME, SUBJECT_PREFIX and NATS_URL as the consumers have them" in done.err
+        assert "--consumers-stopped" in done.err
+    assert ([pipeline.id_label(name) for name in names], pipeline.patches()) == (before, patches)
+
+
+@pytest.mark.parametrize("has_streams", [False, True])
+async def test_another_broker_does_not_know_that_no_consumer_runs(pipeline, tmp_path, has_streams):
+    [name] = await labelled(pipeline, STOPPED)
+    async with NatsServer(tmp_path / "other") as other:
+        if has_streams:
+            settings = BrokerSettings(nats_url=(other.url,), stream_max_bytes=2**26)
+            async with Broker(settings, on_closed=lambda: None) as broker:
+                await ensure_streams(broker.jetstream, settings)
+        done = await command(pipeline, "leave", "--yes", NATS_URL=other.url)
+    assert (done.code, "--consumers-stopped" in done.err, pipeline.id_label(name) is not None) == (2, True, True)
+
+
+async def test_under_another_clusters_name_it_refuses(pipeline):
+    [name] = await labelled(pipeline, STOPPED)
+    headers, body = encode_marker(SyncMarker((), "7", 1), kind=Kind.ISVC, cluster_id="c-2", time="2026-11-30T11:00:00Z")
+    await pipeline.client.jetstream().publish("isvc.other.sync.isvc", body, headers=headers)
+    done = await command(pipeline, "leave", "--yes", CLUSTER_NAME="other")
+    assert (done.code, "in use on this broker by cluster id c-2" in done.err) == (2, True)
+    assert pipeline.id_label(name) is not None
+
+
+async def test_a_consumer_that_the_broker_did_not_tell_of_is_found_out(pipeline):
+    """A person has said that none runs, so nobody was asked; it is the same where an old broker was asked."""
+    [name] = await labelled(pipeline, STOPPED)
+    done = await command(pipeline, "leave", "--yes", "--consumers-stopped")
+    assert (done.code, "an id that was removed stands there again" in done.err) == (1, True)
+    assert "on another broker or under another CLUSTER_NAME" in done.err
+    await eventually(lambda: pipeline.id_label(name) is not None)
+
+
+async def test_an_id_whose_removal_was_refused_is_not_said_to_stand_there_again(pipeline):
+    [name] = await labelled(pipeline, STOPPED)
+    await pipeline.consumer.stop()
+    message = 'admission webhook "policy" denied the request: hands off'
+    body = json.dumps({"kind": "Status", "code": 403, "message": message})
+    answer = {"error_rate": 1.0, "error_status": 403, "error_headers": {"Content-Type": "application/json"}}
+    pipeline.cluster.faults.set(Fault(method="PATCH", path=".*/inferenceservices/.*", error_body=body, **answer))
+    done = await command(pipeline, "leave", "--yes")
+    assert (done.code, "hands off" in done.err, "stands there again" in done.err) == (1, True, False)
+    assert pipeline.id_label(name) is not None
+
+
+async def test_records_that_call_this_cluster_otherwise_are_told(pipeline):
+    await labelled(pipeline, SERVING)
+    given = ["leave", "--dry-run", "--consumers-stopped"]
+    done = await command(pipeline, *given, CLUSTER_NAME="typo")
+    assert f"records of this cluster's id say '{NAME}', CLUSTER_NAME is 'typo'." in done.out
+    found = await command(pipeline, *given, "-o", "json", CLUSTER_NAME="typo")
+    assert json.loads(found.out)["namedInRecords"] == [NAME]
+    assert "CLUSTER_NAME" not in (await command(pipeline, *given)).out
 
 
 async def test_it_shows_the_plan_asks_and_is_told_no(pipeline):

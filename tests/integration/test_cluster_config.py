@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from shared.cluster import ClusterSettings, client, cluster_id, load_cluster
+from shared.cluster import ClusterSettings, client, cluster_id, find_context, load_cluster
 from shared.errors import RefusedToStartError, SettingsError, UnauthorizedError, UnreachableError
 from tests.integration.api_servers import Kubeconfig, api_servers, get
 
@@ -98,6 +98,36 @@ def test_a_kubeconfig_that_makes_no_sense_is_told_by_name(kubeconfig, text):
     kubeconfig.path.write_text(text)
     with pytest.raises(SettingsError, match=f"KUBECONFIG {kubeconfig.path} cannot be used"):
         load_cluster(kubeconfig.settings(), {})
+
+
+CONTEXT = "current-context: m\ncontexts: [{name: m, context: {cluster: c, user: u}}]\n"
+
+
+@pytest.mark.parametrize("read", [lambda settings: load_cluster(settings, {}), find_context])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "root:x:0:0:root:/root:/bin/bash\nbin:x:1:1\n",
+        "[1]",
+        "7",
+        "\x7fELF\udcff\udcfe",
+        "clusters: 5",
+        "current-context: m\ncontexts: [{name: m, context: 3}]",
+        f"{CONTEXT}clusters: [{{name: c, cluster: 7}}]",
+    ],
+)
+def test_a_file_that_is_no_kubeconfig_is_told_in_our_words(kubeconfig, read, text):
+    kubeconfig.path.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(SettingsError) as told:
+        read(kubeconfig.settings())
+    assert str(told.value) == f"KUBECONFIG {kubeconfig.path} cannot be used: it is no kubeconfig file"
+
+
+def test_a_kubeconfig_with_a_fault_in_its_yaml_is_told_on_one_line(kubeconfig):
+    kubeconfig.path.write_text("a: [")
+    with pytest.raises(SettingsError) as told:
+        load_cluster(kubeconfig.settings(), {})
+    assert len(str(told.value).splitlines()) == 1
 
 
 # --- identity -------------------------------------------------------------------------------------------------------

@@ -146,3 +146,20 @@ async def test_without_an_event_stream_there_is_nothing_to_compare(tmp_path):
     async with world(tmp_path, Options(kserve=False)) as there:
         done = await command(there.environ, "drift")
     assert (done.code, done.out, "ISVC_EVENTS" in done.err, len(done.err.splitlines())) == (3, "", True, 1)
+
+
+@pytest.mark.parametrize("command_name", [("drift",), ("adopt", "--dry-run")])
+async def test_a_broker_without_the_stream_is_told_with_the_way_out(tmp_path, command_name):
+    async with world(tmp_path, Options(kserve=False)) as there:
+        assert there.broker is not None
+        done = await command(there.environ, *command_name)
+        assert f"NATS at {there.broker.url} has no stream ISVC_EVENTS: start the producer" in done.err
+    assert ("give NATS_URL and SUBJECT_PREFIX as it has them" in done.err, "10059" in done.err) == (True, False)
+
+
+async def test_an_api_server_that_does_not_answer_is_told_with_its_address(tmp_path):
+    async with world(tmp_path, Options(broker=False, kserve=False)) as there:
+        address, environ = there.cluster.url, there.environ
+    done = await command(environ, "drift")
+    assert (done.code, len(done.err.splitlines())) == (3, 1)
+    assert f"reading the namespace kube-system at {address}: no answer" in done.err

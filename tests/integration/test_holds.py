@@ -422,6 +422,55 @@ async def test_an_id_that_is_not_held_any_more_is_told_and_the_others_that_were_
     assert keeper.holds == [held(9)]
 
 
+async def test_while_a_part_is_silent_nothing_shown_is_exit_code_3(serve, environ):
+    await serve("pod-2", sweep=Keeper())
+    done = await command(environ)
+    assert (done.returncode, "No answer from the producer" in done.stdout) == (3, True)
+    assert "Nothing is held" not in done.stdout
+
+
+async def test_while_a_part_is_silent_what_the_others_hold_is_exit_code_1(serve, environ):
+    await serve("pod-2", sweep=Keeper(held(7)))
+    done = await command(environ)
+    assert (done.returncode, "No answer from the producer" in done.stdout) == (1, True)
+
+
+async def test_an_id_that_a_silent_part_may_hold_is_not_said_to_be_held_by_nobody(serve, environ):
+    await serve("pod-2", sweep=Keeper())
+    done = await command(environ, id_of(held(7)), "--yes")
+    assert (done.returncode, "nobody holds it" in done.stdout) == (3, False)
+    assert f"{id_of(held(7))}: not known whether it is held or released" in done.stdout
+    assert "No answer from the producer" in done.stdout
+    found = json.loads((await command(environ, id_of(held(7)), "--yes", "-o", "json")).stdout)
+    assert found == {"results": [{"id": id_of(held(7)), "outcome": "unknown"}], "silent": ["producer"]}
+
+
+async def test_a_holder_that_hangs_leaves_the_outcome_open(server, serve, environ):
+    hanging = await mortal(server, "released")
+    await serve("pod-2", sweep=Keeper())
+    hanging.send_signal(signal.SIGSTOP)
+    try:
+        done = await command(environ, id_of(held(7)), "--yes")
+    finally:
+        hanging.kill()
+        await hanging.wait()
+    assert (done.returncode, "not known whether it is held or released" in done.stdout) == (3, True)
+
+
+@pytest.mark.parametrize("shown", [0, 1])
+async def test_a_release_of_all_is_not_done_while_a_part_is_silent(serve, environ, shown):
+    keeper = Keeper(*[held(7)] * shown)
+    await serve("pod-2", sweep=keeper)
+    done = await command(environ, "--all", "--yes")
+    assert (done.returncode, keeper.holds, "No answer from the producer" in done.stdout) == (3, [], True)
+
+
+async def test_an_id_that_its_holder_has_released_is_done_whoever_else_is_silent(serve, environ):
+    await serve("pod-2", sweep=Keeper(held(7)))
+    done = await command(environ, id_of(held(7), "sweep"), "--yes")
+    assert (done.returncode, ": released" in done.stdout) == (0, True)
+
+
 async def test_where_nobody_can_be_asked_nothing_is_released_without_yes(serve, environ):
     keeper = Keeper(held(7))
     await serve("pod-1", producer=keeper, sweep=Keeper())

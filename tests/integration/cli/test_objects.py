@@ -156,6 +156,12 @@ async def test_what_is_no_list_is_not_taken_for_an_empty_one(world):
         await world.objects.of(Kind.ISVC)
 
 
+async def test_what_cannot_be_listed_is_told_with_the_address_of_the_api(world):
+    world.cluster.faults.set(Fault(path=LIST, drop_rate=1.0))
+    with pytest.raises(TransientError, match=f"listing inferenceservices at {world.cluster.url}: no answer"):
+        await world.objects.of(Kind.ISVC)
+
+
 async def test_an_api_server_without_deployments_has_none(world):
     assert await world.objects.deployments() == []
 
@@ -237,7 +243,8 @@ def state(world: World, status: dict[str, Any]) -> None:
 @pytest.fixture
 async def idle(world):
     """A stopped object that carries its id, and what was found of it."""
-    uid = world.create(labels={ID: "7", f"{PREFIX}registered-model-id": "1"})
+    labels, annotations = {ID: "7", f"{PREFIX}registered-model-id": "1"}, {"serving.kserve.io/stop": "true"}
+    uid = world.create(labels=labels, annotations=annotations)
     state(world, STOPPED)
     leaver = Leaver(
         msgspec.structs.replace(world.reading, registries=Registries(vouching(uid))), world.objects, restart_pods=False

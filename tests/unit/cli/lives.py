@@ -13,6 +13,7 @@ READY = Status(
     conditions=(Condition("Ready", "True"), Condition("PredictorReady", "True", "NewReplicaSetAvailable")),
 )
 STOPPED = Status(deployment_mode="Standard", conditions=(Condition("Stopped", "True"),))
+STOP = {"serving.kserve.io/stop": "true"}
 
 
 def uid(number: int) -> str:
@@ -23,6 +24,8 @@ def live(number: int = 1, name: str = "team-a/iris", *, finalizers: tuple[str, .
     namespace, _, short = name.partition("/")
     kind = metadata.pop("kind", Kind.ISVC)
     status = metadata.pop("status", READY)
+    if status is STOPPED:
+        metadata["annotations"] = STOP | metadata.get("annotations", {})
     found = Metadata(short, namespace, uid(number), resource_version="10", **metadata)
     obj = ReducedObject(kind.kubernetes_kind, found, status=status)
     return Live(ObjectKey(kind, namespace, short), uid(number), finalizers, obj, "v1:d")

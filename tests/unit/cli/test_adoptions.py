@@ -47,6 +47,14 @@ def test_where_nothing_is_left_one_sentence_says_so():
     ]
 
 
+def test_where_no_registry_was_read_nothing_is_said_to_be_left_or_not():
+    away = replace(NOTHING, registries=(RegistryFound("http://mr", error="no answer"),))
+    assert printed(away) == [
+        "Cluster prod, id c-1: 0 records in 0 registries, 3 objects, nothing could be compared.",
+        "Not read: http://mr: no answer",
+    ]
+
+
 def test_each_finding_is_a_row_with_its_record_fate_and_reason():
     rows = [line.split(maxsplit=3) for line in printed(ALL)[1:4]]
     assert rows[0] == [str(IRIS.key), "7", "adopt", ADOPTED.what]

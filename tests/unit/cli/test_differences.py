@@ -26,8 +26,8 @@ AWAY = RegistryFound("ml/second", error="GET /inference_services: no answer")
 HERE = RegistryFound("kubeflow/first", 20, 12)
 
 
-def shown(*differences: Difference, registries=(HERE,), skipped: int = 0, deployed: int = 10) -> Shown:
-    survey = Survey(registries, 14, skipped, differences, {Kind.ISVC: deployed}, ())
+def shown(*differences: Difference, registries=(HERE,), skipped: int = 0, unsynced=()) -> Shown:
+    survey = Survey(registries, 14, skipped, differences, {Kind.ISVC: 10}, unsynced)
     return Shown("prod", "c-1", survey, triage(differences, survey.deployed))
 
 
@@ -75,9 +75,31 @@ def test_what_is_held_is_marked_and_leads_to_the_command_that_releases_it():
 
 
 def test_what_no_marker_confirms_is_marked():
-    lines = printed(shown(msgspec.structs.replace(STRAY, confirmed=False)))
+    lines = printed(shown(msgspec.structs.replace(STRAY, confirmed=False), unsynced=(Kind.ISVC,)))
     assert any("UNCONFIRMED: undeploy" in line for line in lines)
     assert lines[-1].startswith("UNCONFIRMED: 1 undeployment must wait")
+
+
+def test_what_the_marker_leaves_out_is_told_with_its_namespaces_and_is_no_difference():
+    left_out = msgspec.structs.replace(STRAY, confirmed=False)
+    lines = printed(shown(left_out))
+    assert lines[0].endswith("14 objects in the stream, no difference.")
+    [told] = lines[1:]
+    assert told.startswith("1 object deployed in namespaces that the producer leaves out, by NAMESPACES (payments): ")
+    assert told.endswith("This is no drift.")
+    found = as_data(shown(left_out))
+    assert (found["differences"], [each["name"] for each in found["unwatched"]]) == ([], [LONG])
+
+
+def test_where_no_registry_was_read_nothing_is_said_to_agree():
+    [compared, _] = printed(shown(registries=(AWAY,)))
+    assert compared.endswith("0 records in 0 registries, 14 objects in the stream, nothing could be compared.")
+
+
+def test_other_names_of_this_cluster_are_told():
+    named = msgspec.structs.replace(shown(STRAY), other_names=("a", "b"))
+    assert "Check CLUSTER_NAME: records of this cluster's id say 'a', 'b', CLUSTER_NAME is 'prod'." in printed(named)
+    assert as_data(named)["namedInRecords"] == ("a", "b")
 
 
 def test_what_could_not_be_read_is_told():

@@ -71,9 +71,9 @@ def test_names_are_shown_as_they_are():
 
 def test_nothing_held_says_who_answered_and_who_did_not():
     empty = msgspec.structs.replace(PRODUCER, holds=())
-    assert printed(listing(Shown("prod", (empty,)))) == [
-        "Nothing is held. Answered: producer (pod-1). No answer from the sweep: what is held back there is not known."
-    ]
+    silence = "No answer from the sweep: what is held back there is not known."
+    told = [f"Nothing is shown as held. Answered: producer (pod-1). {silence}"]
+    assert printed(listing(Shown("prod", (empty,)))) == told
 
 
 def test_a_hold_of_two_leaders_is_one_hold_with_two_holders():
@@ -88,12 +88,14 @@ def test_the_question_says_what_would_be_done():
 
 
 def test_each_outcome_is_a_sentence_and_what_failed_leads_back_to_the_list():
-    assert printed(results({"a": Outcome.RELEASED})) == [
-        "a: released: what is still so at the next look is carried out."
-    ]
-    said = printed(results({"a": Outcome.RELEASED, "b": Outcome.CHANGED, "c": Outcome.UNKNOWN}))
+    released = "a: released: what is still so at the next look is carried out."
+    assert printed(results({"a": Outcome.RELEASED}, ())) == [released]
+    said = printed(results({"a": Outcome.RELEASED, "b": Outcome.CHANGED, "c": Outcome.UNKNOWN}, ()))
     assert ["nobody holds it any more" in said[1], "no answer" in said[2]] == [True, True]
     assert said[-1] == "Look again: isvc-sync release"
+    silence = "No answer from the producer: what is held back there is not known."
+    assert printed(results({"a": Outcome.RELEASED}, ("producer",))) == [released, silence]
+    assert printed(results({"c": Outcome.UNKNOWN}, ("producer",)))[-1] == f"{silence} Look again: isvc-sync release"
 
 
 def test_programs_get_everything():
@@ -104,7 +106,10 @@ def test_programs_get_everything():
     ]
     assert found["answered"][1] == {"holder": "pod-2", "clusterId": CLUSTER_ID, "parts": ["sweep"]}
     assert (found["cluster"], found["silent"]) == ("prod", [])
-    assert results_as_data({"a": Outcome.CHANGED}) == {"results": [{"id": "a", "outcome": "changed"}]}
+    assert results_as_data({"a": Outcome.CHANGED}, ("sweep",)) == {
+        "results": [{"id": "a", "outcome": "changed"}],
+        "silent": ("sweep",),
+    }
 
 
 @pytest.mark.parametrize(
