@@ -24,7 +24,7 @@ from consumer.events import EventStream
 from consumer.fence import Fence, FencedDeadLetters, Held
 from consumer.handle import Handler, Hooks, Sources
 from consumer.inbox import Durable, PullLoop
-from consumer.intake import Intake, Once
+from consumer.intake import Border, Intake, Once
 from consumer.leases import LeaseStream
 from consumer.ownership import Me
 from consumer.reconcile import Reconciler
@@ -32,9 +32,11 @@ from consumer.settings import ConsumerSettings, OwnershipSettings
 from consumer.shards import Hooks as ShardHooks
 from consumer.shards import Shards
 from consumer.spans import Handle, traced
+from consumer.stream import require_still_ours
 from consumer.suspects import Suspects
 from consumer.sweeper import Charge, sweeper
 from consumer.sweeping import Sweeper
+from consumer.waiting import WaitingForKubernetes
 from consumer.work import Work, receive
 from consumer.worker import Custody, Worker
 from consumer.workqueue import WorkQueue
@@ -116,18 +118,20 @@ def assemble(settings: ConsumerSettings, telemetry: Telemetry, fence: Fence, con
     leases = LeaseStream(
         connections.broker, connections.subjects, connections.streams.lease, connections.streams.events
     )
-    me, lease_s = _me(settings.ownership), settings.ownership.shard_lease_s
+    me, lease_s = _me(settings.ownership, connections.cluster_id), settings.ownership.shard_lease_s
     shards = Shards(fence, leases, me, lease_s, _shard_hooks(telemetry, fence, connections))
     worker = Worker(WorkQueue(deciding.prefix), Custody(fence, Suspects(fence, shards)))
-    intake = Intake(fence, worker, Once(connections.dead_letters.load), DRAIN_S)
+    intake = Intake(fence, worker, Once(connections.dead_letters.load), _border(connections), DRAIN_S)
     intake.connect(pull_loops(intake, connections, worker, telemetry, fence))
     tell = connections.notices.tell
     actor = Actor(connections.kubernetes, deciding, fence.check, partial(_count_write_back, telemetry), tell)
     reconciler = Reconciler(actor, connections.registries, deciding, worker.look_again)
     sources = Sources(EventStream(connections.broker, connections.subjects, connections.streams.events), actor.live)
-    hooks = Hooks(random.random, _now, partial(_count_result, telemetry), tell)
+    on_result = partial(_count_result, telemetry)
+    hooks = Hooks(random.random, _now, on_result, tell)
     handler = Handler(reconciler, sources, FencedDeadLetters(connections.dead_letters, fence), hooks)
-    handle = traced(telemetry.tracer, handler.handle)
+    traces = traced(telemetry.tracer, handler.handle)
+    handle = WaitingForKubernetes(traces, connections.kubernetes_circuits, on_result).handle
     charge = Charge(fence, me.member, settings.sweep.sweep_interval_s, (actor, reconciler))
     return Parts(leases, shards, intake, worker, reconciler, handle, sweeper(connections, telemetry, charge))
 
@@ -169,9 +173,15 @@ async def _bury_unknown(connections: Connections, telemetry: Telemetry, message:
         logger.warning("could not bury, the broker will deliver it again", extra={"reason": str(error)})
 
 
-def _me(settings: OwnershipSettings) -> Me:
+def _me(settings: OwnershipSettings, cluster_id: str) -> Me:
     instance = secrets.token_hex(8)
-    return Me(settings.pod_name or f"{socket.gethostname()}_{instance[:8]}", instance)
+    return Me(settings.pod_name or f"{socket.gethostname()}_{instance[:8]}", instance, cluster_id)
+
+
+def _border(connections: Connections) -> Border:
+    broker, stream, subjects = connections.broker, connections.streams.events, connections.subjects
+    own = connections.cluster_id
+    return Border(own, partial(require_still_ours, broker, stream, subjects, own))
 
 
 def _shard_hooks(telemetry: Telemetry, fence: Fence, connections: Connections) -> ShardHooks:

@@ -1,12 +1,13 @@
-"""When to leave a registry alone that does not answer: a circuit breaker, as values. Pure; time is given.
+"""When to leave a server alone that does not answer: a circuit breaker, as values. Pure; time is given.
 
     Closed ───── FAILURES_MAX failures in a row ─────► Open ──── its time has come ────► HalfOpen: one probe
       ▲                                                 ▲                                    │
       └───────────── an answer that is well ────────────┴────────── the probe fails ─────────┘
 
 While it is open nothing is sent, so that the objects of other registries get the time that would pass in waiting. It
-stays open for a quarter of the time for which the registry has been away already: a return is noticed in proportion,
-soon after a restart, and without a crowd at the door after an outage of hours. `registry_client.py` asks and tells it.
+stays open for a quarter of the time for which the server has been away already: a return is noticed in proportion, soon
+after a restart, and without a crowd at the door after an outage of hours. `registry_client.py` asks and tells it, and
+`kube_circuit.py` with a smaller most.
 """
 
 from enum import Enum, auto
@@ -22,7 +23,7 @@ PROBE_WAIT_S: Final = 1.0  # for whoever comes while the probe is under way
 
 
 class Bearing(Enum):
-    """What the end of a request says about the registry's health."""
+    """What the end of a request says about the server's health."""
 
     WELL = auto()
     ILL = auto()
@@ -74,11 +75,13 @@ def admit(circuit: Circuit, now: float) -> Admission:
             return Admission(circuit, PROBE_WAIT_S)
 
 
-def settle(circuit: Circuit, bearing: Bearing, now: float, *, is_probe: bool) -> Circuit:
+def settle(
+    circuit: Circuit, bearing: Bearing, now: float, *, is_probe: bool, open_s_max: float = OPEN_S_MAX
+) -> Circuit:
     """Return the circuit after a request that was let go has ended.
 
     Of those that left before it opened only a success counts. A probe that says nothing (cancelled, say) makes room for
-    the next one.
+    the next one. `open_s_max`: the longest time between two probes.
     """
     match circuit, bearing:
         case _, Bearing.WELL:
@@ -88,7 +91,7 @@ def settle(circuit: Circuit, bearing: Bearing, now: float, *, is_probe: bool) ->
         case Closed(), Bearing.ILL | Bearing.DEAD:
             return Open(now, now + OPEN_S_MIN)
         case HalfOpen(since), Bearing.ILL | Bearing.DEAD if is_probe:
-            return Open(since, now + min(OPEN_S_MAX, max(OPEN_S_MIN, OPEN_SHARE * (now - since))))
+            return Open(since, now + min(open_s_max, max(OPEN_S_MIN, OPEN_SHARE * (now - since))))
         case HalfOpen(since), Bearing.NOTHING if is_probe:
             return Open(since, now)
         case _:

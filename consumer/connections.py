@@ -19,6 +19,7 @@ from consumer.discovery import DiscoverySettings
 from consumer.exchange import Budget, Exchanger, Instruments
 from consumer.fence import Fence
 from consumer.kube import KubernetesApi
+from consumer.kube_circuit import KubernetesCircuits
 from consumer.kube_events import EventsApi, KubernetesEvents
 from consumer.plan import PlanSettings
 from consumer.records import Identity
@@ -43,6 +44,7 @@ class Connections(msgspec.Struct, frozen=True):
     """
 
     kubernetes: KubernetesApi
+    kubernetes_circuits: KubernetesCircuits
     notices: KubernetesEvents
     cluster_id: str
     broker: Broker
@@ -65,7 +67,8 @@ async def connect(settings: ConsumerSettings, telemetry: Telemetry, owner: Fence
     http = client(load_cluster(settings.cluster, os.environ), use="control", role="consumer")
     stack.push_async_callback(http.aclose)
     exchanger = Exchanger(http, Instruments(telemetry.tracer, lambda *_: None))
-    kubernetes = KubernetesApi(exchanger, owner.budget_s, naming.api_version)
+    circuits = KubernetesCircuits(exchanger)
+    kubernetes = KubernetesApi(circuits, owner.budget_s, naming.api_version)
     opening = registry_opening(settings, telemetry, owner.budget_s)
     identity = await until_it_works("the cluster", partial(cluster_id, http, settings.cluster))
 
@@ -77,18 +80,15 @@ async def connect(settings: ConsumerSettings, telemetry: Telemetry, owner: Fence
     subjects = Subjects(settings.broker.subject_prefix, naming.cluster_name, settings.broker.shards)
     streams = stream_names(settings.broker.subject_prefix)
     await _prepare(broker, settings.broker, subjects, identity)
-    lists = partial(kubernetes.kserve_lists, settings.write_back.kserve_namespace)
+    config = KubernetesApi(exchanger, owner.budget_s, naming.api_version)  # read now and then, and for no object
+    lists = partial(config.kserve_lists, settings.write_back.kserve_namespace)
     deciding = plan_settings(settings, identity, await lists())
-    catalog = ServiceCatalog(exchanger, settings.registry.registry_namespaces)
-    registries, surveyed = (
-        Registries(each, catalog, discovery_settings(settings), deciding) for each in (opening, survey_opening(opening))
-    )
-    stack.push_async_callback(registries.close)
-    stack.push_async_callback(surveyed.close)
+    registries, surveyed = _registries(settings, deciding, exchanger, opening, stack)
     dead_letters = DeadLetterStream(broker, subjects, streams.dlq)
     await until_it_works("the dead letters", dead_letters.load)
     return Connections(
         kubernetes=kubernetes,
+        kubernetes_circuits=circuits,
         notices=KubernetesEvents(EventsApi(exchanger, naming.api_version), time.time, _notices_counted(telemetry)),
         cluster_id=identity,
         broker=broker,
@@ -101,6 +101,20 @@ async def connect(settings: ConsumerSettings, telemetry: Telemetry, owner: Fence
         kserve_lists=lists,
         lost=lost,
     )
+
+
+def _registries(
+    settings: ConsumerSettings, deciding: PlanSettings, exchanger: Exchanger, opening: Opening, stack: AsyncExitStack
+) -> tuple[Registries, Registries]:
+    """Return the registries as objects' owners use them, and as the sweep reads them."""
+    catalog = ServiceCatalog(exchanger, settings.registry.registry_namespaces)
+    stack.push_async_callback(catalog.close)
+    registries, surveyed = (
+        Registries(each, catalog, discovery_settings(settings), deciding) for each in (opening, survey_opening(opening))
+    )
+    stack.push_async_callback(registries.close)
+    stack.push_async_callback(surveyed.close)
+    return registries, surveyed
 
 
 async def _prepare(broker: Broker, settings: BrokerSettings, subjects: Subjects, identity: str) -> None:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeVar
 
-from consumer.ownership import Lease, Me
+from consumer.ownership import Lease, Me, Seat
 from shared.errors import IsvcSyncError
 
 logger = logging.getLogger(__name__)
@@ -19,9 +19,10 @@ _CALL_SHARE: Final = 0.75  # of the pause between two renewals: what hangs is gi
 class Leases(Protocol):
     """What is written down of members and shards; `leases.py` has the real ones, and says what each does and raises."""
 
-    async def join(self, me: Me, lease_s: float, timeout_s: float) -> None: ...
+    async def join(self, me: Me, lease_s: float, timeout_s: float, expect: int | None = None) -> int: ...
     async def leave(self, me: Me) -> None: ...
-    async def members(self) -> frozenset[str]: ...
+    async def members(self, cluster_id: str = "") -> frozenset[str]: ...
+    async def seats(self) -> tuple[Seat, ...]: ...
     async def read(self, shard: int) -> tuple[Lease, int]: ...
     async def write(self, shard: int, lease: Lease, expect: int, timeout_s: float) -> int: ...
     async def delivered(self, shard: int) -> int: ...
@@ -78,7 +79,7 @@ class Group:
         """Say that we live and see who else does; return whether that is news. Raises the errors of the leases."""
         attempts = self._attempts
         await self._leases.join(self._me, attempts.lease_s, attempts.call_s)
-        members = await self._leases.members() | {self._me.member}
+        members = await self._leases.members(self._me.cluster_id) | {self._me.member}
         if attempts.clock() < self._doubted_until:
             members |= self.members
         changed, self.members = members != self.members, members

@@ -1,4 +1,4 @@
-"""How much we ask of one registry at once, and what part of that is ours when several consumers share the work.
+"""How much we ask of one server at once, and what part of that is ours when several consumers share a registry.
 
 The registry is fastest with 4 to 8 requests at once, half as fast at 64, and answers wrongly from 100 on: it has no
 limit of its own on the connections to its database.
@@ -19,11 +19,14 @@ class InFlightLimit:
     """At most so many requests at once, first come first served. The number follows the shards that we own.
 
     Nobody waits behind requests that get no answer: then entering raises NotSentError, at once or at latest after
-    `STALLED_S`, so that what waits for this registry does not occupy the worker.
+    `STALLED_S`, so that what waits for this server does not occupy the worker. Nor does anybody wait where
+    `waiting_max` do already. `of`: whose limit it is, for people.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, *, waiting_max: int | None = None, of: str = "the registry") -> None:
         self._size = max(1, size)
+        self._waiting_max = waiting_max
+        self._of = of
         self._in_flight = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._taken_at = 0.0  # when a place was last taken
@@ -38,6 +41,8 @@ class InFlightLimit:
         if self._in_flight < self._size and not self._waiting:
             self._take()
             return
+        if self._waiting_max is not None and len(self._waiting) >= self._waiting_max:
+            raise NotSentError(f"not sent, {len(self._waiting)} requests to {self._of} wait", retry_after_s=STALLED_S)
         place = asyncio.get_running_loop().create_future()
         self._waiting.append(place)
         self._watch()  # which sends us away at once where the registry hangs already
@@ -89,7 +94,7 @@ class InFlightLimit:
                 place.set_exception(self._stalled())
 
     def _stalled(self) -> NotSentError:
-        sentence = f"not sent, {self._in_flight} requests to the registry have no answer for over {STALLED_S:.0f} s"
+        sentence = f"not sent, {self._in_flight} requests to {self._of} have no answer for over {STALLED_S:.0f} s"
         return NotSentError(sentence, retry_after_s=STALLED_S)
 
 

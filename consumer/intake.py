@@ -8,9 +8,12 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 from consumer.fence import Fence, Held, Term
 from consumer.work import Message
-from shared.errors import TransientError
+from shared.errors import RefusedToStartError, TransientError
+from shared.events import cluster_id_of
 
 logger = logging.getLogger(__name__)
 
@@ -35,17 +38,37 @@ class Workers(Protocol):
         """Wait for what is at hand, and cancel it at the deadline."""
 
 
+class Border(Struct, frozen=True):
+    """Whose events are taken in. `require_ours` is asked when one of another cluster comes.
+
+    It returns where the stream is ours, and raises RefusedToStartError where it is the other's.
+    """
+
+    cluster_id: str
+    require_ours: Callable[[], Awaitable[None]]
+
+    def is_foreign(self, message: Message) -> bool:
+        return cluster_id_of(message.headers) not in {None, self.cluster_id}
+
+
 class Intake:
     """The duty (`shards.Duty`) of a consumer. `feeds[n]` is that of shard n, and must hand its messages to `take`.
 
     `prepare`: learns, at the beginning of a term, what another owner may have done; raises TransientError. `drain_s`:
     how long what is at hand may take when a shard is given away.
+
+    An event of another cluster is handed on, to be buried, only where the stream is ours. Where it is theirs, the
+    process ends, and leaves the message for its rightful owner.
     """
 
-    def __init__(self, fence: Fence, workers: Workers, prepare: Callable[[], Awaitable[None]], drain_s: float) -> None:
+    def __init__(
+        self, fence: Fence, workers: Workers, prepare: Callable[[], Awaitable[None]], border: Border, drain_s: float
+    ) -> None:
         self._fence = fence
         self._workers = workers
         self._prepare = prepare
+        self._border = border
+        self._require_ours = Once(self._ask)
         self._drain_s = drain_s
         self._feeds: Sequence[Feed] = ()
         self._open: dict[int, Term] = {}
@@ -72,8 +95,13 @@ class Intake:
     def take(self, shard: int, message: Message, hand_on: Callable[[Held], None]) -> None:
         """Hand a message on if it has come in the present term; else it is for the next owner, or comes again."""
         term = self._open.get(shard)
-        if term is not None and not term.closing and self._fence.term(shard) is term:
-            hand_on(Held(message, term, self._fence))
+        if term is None or term.closing or self._fence.term(shard) is not term:
+            return
+        held = Held(message, term, self._fence)
+        if self._border.is_foreign(message):
+            self._step(self._examine(term, held, hand_on))
+        else:
+            hand_on(held)
 
     def begin(self, term: Term) -> None:
         self._step(self._begin(term))
@@ -94,6 +122,26 @@ class Intake:
         """Wait until every feed has started or stopped."""
         while self._steps:
             await asyncio.wait(self._steps)
+
+    async def _examine(self, term: Term, held: Held, hand_on: Callable[[Held], None]) -> None:
+        """Hand on an event of another cluster when the stream is ours."""
+        while self._fence.holds(term) and not term.closing:
+            try:
+                await self._require_ours()
+            except TransientError as error:
+                logger.warning("whose the stream is cannot be asked yet", extra={"reason": str(error)})
+                await asyncio.sleep(_RETRY_S)
+                continue
+            if self._fault is None and self._fence.holds(term) and not term.closing:
+                hand_on(held)
+            return
+
+    async def _ask(self) -> None:
+        """Ask whose the stream is: where it is another cluster's, the process ends."""
+        try:
+            await self._border.require_ours()
+        except RefusedToStartError as refusal:
+            self.fail(refusal)
 
     async def _begin(self, term: Term) -> None:
         async with self._locks[term.shard]:

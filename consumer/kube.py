@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from consumer.exchange import Budget, Exchanger, Outgoing
+from consumer.exchange import Budget, Outgoing
+from consumer.kube_circuit import Sender
 from consumer.writeback import KServeLists
 from shared.errors import ConflictError, IsvcSyncError, NotFoundError, TransientError, UnreachableError
 from shared.kubernetes_errors import Answer, raise_for
@@ -38,14 +39,14 @@ class KubernetesApi:
     `api_version` says under which group and version a kind is read and patched.
     """
 
-    def __init__(self, exchanger: Exchanger, budget: Budget, api_version: Callable[[Kind], str]) -> None:
-        self._exchanger = exchanger
+    def __init__(self, sender: Sender, budget: Budget, api_version: Callable[[Kind], str]) -> None:
+        self._sender = sender
         self._budget = budget
         self._api_version = api_version
 
     async def get(self, key: ObjectKey) -> Any | None:
         request = Outgoing(method="GET", path=self._path(key), route=self._route(key))
-        response = await self._exchanger.send(request, self._budget)
+        response = await self._sender.send(request, self._budget)
         what = f"reading {key}"
         if response.status_code == 404 and Answer.of(response).reason == "NotFound":
             return None
@@ -66,7 +67,7 @@ class KubernetesApi:
             body=msgspec.json.encode(operations),
             content_type="application/json-patch+json",
         )
-        response = await self._exchanger.send(request, self._budget)
+        response = await self._sender.send(request, self._budget)
         try:
             raise_for(response, f"patching {key}")
         except NotFoundError as error:
@@ -82,7 +83,7 @@ class KubernetesApi:
         what = f"reading ConfigMap {namespace}/{_KSERVE_CONFIG}"
         try:
             request = Outgoing(method="GET", path=path, route=collection.format("{namespace}"))
-            response = await self._exchanger.send(request, self._budget)
+            response = await self._sender.send(request, self._budget)
             raise_for(response, what)
             text = _decoded(response.content, _ConfigMap, what).data.get("inferenceService", "{}")
             config = _decoded(text.encode(), _KServeConfig, f"{what}, key inferenceService")

@@ -8,13 +8,14 @@ want the same only one gets it. Leases are read from the stream's leader, never 
 
 A shard's lease outlives its owner on purpose: it holds what the successor must know of the owner's death, and whether
 it has run out is for the readers to see (`ownership.py`). Members need no such care: what they say decides only for
-whom a shard is meant.
+whom a shard is meant, and, at a start, whether another cluster is here already.
 """
 
+import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import nats.errors
@@ -22,7 +23,7 @@ import nats.js.errors
 from nats.aio.msg import Msg
 from nats.js.api import Header
 
-from consumer.ownership import Lease, Me
+from consumer.ownership import Lease, Me, Seat
 from shared.broker import Broker
 from shared.broker_errors import translated
 from shared.decoding import UNDECODABLE
@@ -33,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 _WRONG_LAST_SEQUENCE: Final = 10071
 _DECODER: Final = msgspec.json.Decoder(Lease)
+_MEMBER_DECODER: Final = msgspec.json.Decoder(Me)
 NOBODY: Final = Lease()
 
 
@@ -49,29 +51,48 @@ class LeaseStream:
         self._events = events
         self._shards = f"{subjects.prefix}.{escape(subjects.cluster)}.lease.shard"
         self._members = f"{subjects.prefix}.{escape(subjects.cluster)}.lease.member"
-        self._known: frozenset[str] = frozenset()
+        self._known: dict[str, Me] = {}  # a member's message changes only in ways that do not matter here
 
-    async def join(self, me: Me, lease_s: float, timeout_s: float) -> None:
-        """Say that we live, for as long as the lease lasts."""
+    async def join(self, me: Me, lease_s: float, timeout_s: float, expect: int | None = None) -> int:
+        """Say that we live, for as long as the lease lasts; return the sequence of that.
+
+        `expect` is the message that it replaces, 0 for none: ConflictError when another one stands there.
+        """
+        subject = f"{self._members}.{escape(me.member)}"
         with translated("writing our member record"):
-            await self._broker.jetstream.publish(
-                f"{self._members}.{escape(me.member)}",
-                msgspec.json.encode(me),
-                stream=self._stream,
-                msg_ttl=math.ceil(lease_s),
-                timeout=timeout_s,
-            )
+            return await self._publish(subject, me, expect, timeout=timeout_s, msg_ttl=math.ceil(lease_s))
 
     async def leave(self, me: Me) -> None:
         with translated("removing our member record"):
             await self._broker.jetstream.purge_stream(self._stream, subject=f"{self._members}.{escape(me.member)}")
 
-    async def members(self) -> frozenset[str]:
-        """Return the living members."""
+    async def members(self, cluster_id: str = "") -> frozenset[str]:
+        """Return the living members: all, or those of a cluster and those who do not say of which they are."""
+        subjects = await self._subjects_of_members()
+        fresh = await asyncio.gather(*(self._seat(each) for each in subjects if each not in self._known))
+        said = self._known | {subject: seat.me for subject, seat in fresh if seat is not None}
+        self._known = {subject: me for subject, me in said.items() if subject in subjects}
+        ours = (subject for subject, me in self._known.items() if not me.is_stranger_to(cluster_id))
+        return frozenset(unescape(subject.rpartition(".")[2]) for subject in ours)
+
+    async def seats(self) -> tuple[Seat, ...]:
+        """Return the living members with what they say at this moment."""
+        found = await asyncio.gather(*(self._seat(each) for each in await self._subjects_of_members()))
+        return tuple(seat for _, seat in found if seat is not None)
+
+    async def _subjects_of_members(self) -> frozenset[str]:
         with translated("reading the members"):
             info = await self._broker.jetstream.stream_info(self._stream, subjects_filter=f"{self._members}.*")
-        self._known = frozenset(info.state.subjects or ())
-        return frozenset(unescape(subject.rpartition(".")[2]) for subject in self._known)
+        return frozenset(info.state.subjects or ())
+
+    async def _seat(self, subject: str) -> tuple[str, Seat | None]:
+        """Return what a member says; None when it has left meanwhile."""
+        with translated("reading a member"):
+            try:
+                message = await self._broker.jetstream.get_msg(self._stream, subject=subject)
+            except nats.js.errors.NotFoundError:
+                return subject, None
+        return subject, Seat(_member(message.data or b"", subject), message.seq or 0)
 
     async def read(self, shard: int) -> tuple[Lease, int]:
         """Return the lease of a shard with its sequence; a free one and 0 when there is none."""
@@ -87,20 +108,19 @@ class LeaseStream:
 
         Raises ConflictError when another message stands there.
         """
-        headers = {Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(expect)}
         with translated(f"writing the lease of shard {shard}"):
-            try:
-                ack = await self._broker.jetstream.publish(
-                    f"{self._shards}.{shard}",
-                    msgspec.json.encode(lease),
-                    stream=self._stream,
-                    headers=headers,
-                    timeout=timeout_s,
-                )
-            except nats.js.errors.BadRequestError as error:
-                if error.err_code != _WRONG_LAST_SEQUENCE:
-                    raise
-                raise ConflictError(f"the lease of shard {shard} was written by another one") from error
+            return await self._publish(f"{self._shards}.{shard}", lease, expect, timeout=timeout_s)
+
+    async def _publish(self, subject: str, said: Me | Lease, expect: int | None, **options: Any) -> int:
+        headers = None if expect is None else {Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(expect)}
+        try:
+            ack = await self._broker.jetstream.publish(
+                subject, msgspec.json.encode(said), stream=self._stream, headers=headers, **options
+            )
+        except nats.js.errors.BadRequestError as error:
+            if error.err_code != _WRONG_LAST_SEQUENCE:
+                raise
+            raise ConflictError(f"{subject} was written by another one") from error
         return ack.seq
 
     async def delivered(self, shard: int) -> int:
@@ -142,3 +162,11 @@ def _decoded(body: bytes, what: object) -> Lease:
         return _DECODER.decode(body)
     except UNDECODABLE as error:
         raise TransientError(f"the lease of {what} does not decode ({error}): purge its subject") from error
+
+
+def _member(body: bytes, subject: str) -> Me:
+    """Return what a member says. What does not decode is a member all the same, of nobody knows which cluster."""
+    try:
+        return _MEMBER_DECODER.decode(body)
+    except UNDECODABLE:
+        return Me(unescape(subject.rpartition(".")[2]), "")

@@ -94,6 +94,10 @@ class Memory:
         if known is not None:
             self.put(uid, msgspec.structs.replace(known, unsure=True))
 
+    def forget(self, uid: str) -> None:
+        """Know nothing of a uid any more: what its record was written from has been taken back."""
+        self._known.pop(uid, None)
+
     def bury(self, uid: str) -> None:
         """Note that what is known of a uid was stored as a dead letter; nothing, where nothing is known."""
         known = self.get(uid)

@@ -5,7 +5,7 @@ have seen it unchanged for as long as its holder wrote into it, by our own monot
 moment before that, the sending of its last renewal, and stops earlier (`valid_until`). So the two never overlap.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Final
 
@@ -16,11 +16,28 @@ from consumer.suspicion import Suspicion
 _FENCE_SHARE: Final = 0.8  # of the lease: the rest is for what is on the wire, and for clocks that do not run alike
 
 
-class Me(Struct, frozen=True):
-    """Who asks. `member` is the pod's name, which its next process bears, too; `instance` is this process's alone."""
+class Me(Struct, frozen=True, omit_defaults=True):
+    """Who asks. `member` is the pod's name, which its next process bears, too; `instance` is this process's alone.
+
+    `cluster_id` is empty where an earlier release speaks. `joining`: it does nothing yet, and may still find that it
+    has to give way (`stranger_among`).
+    """
 
     member: str
     instance: str
+    cluster_id: str = ""
+    joining: bool = False
+
+    def is_stranger_to(self, cluster_id: str) -> bool:
+        """Whether it is another cluster's, as far as both say whose they are."""
+        return _differ(self.cluster_id, cluster_id)
+
+
+class Seat(Struct, frozen=True):
+    """A living member, as its message says, and the sequence of that."""
+
+    me: Me
+    sequence: int
 
 
 class Lease(Struct, frozen=True, omit_defaults=True):
@@ -30,6 +47,7 @@ class Lease(Struct, frozen=True, omit_defaults=True):
     instance: str = ""
     lease_s: float = 0.0
     suspicion: Suspicion = Suspicion()
+    cluster_id: str = ""
 
 
 class Sighting(Struct, frozen=True):
@@ -106,6 +124,43 @@ def decide(seen: Sighting, me: Me, *, mine: bool, now: float) -> Take | Wait | G
     return Take(seen.sequence, False, lease.suspicion)
 
 
+def stranger_among(seats: Iterable[Seat], me: Me, sequence: int | None) -> Me | None:
+    """Return the member of another cluster to whom we must give way when we join, None when we may go on.
+
+    `sequence` is that of our own message, which is written once while we join; None before that. Whoever works already
+    goes on. Of several who join at the same time, the one whose message came first: the others read it after they have
+    written theirs, so exactly one of them finds nobody.
+    """
+    for seat in seats:
+        is_first = sequence is None or seat.sequence < sequence
+        if seat.me.is_stranger_to(me.cluster_id) and (is_first or not seat.me.joining):
+            return seat.me
+    return None
+
+
+class Foreign(Struct, frozen=True):
+    """A lease of another cluster. `renewed`: its owner lives. Else nobody knows, `until` (monotonic seconds)."""
+
+    shard: int
+    lease: Lease
+    renewed: bool
+    until: float
+
+
+def foreign_among(seen: Mapping[int, Sighting], me: Me, now: float) -> Foreign | None:
+    """Return a lease that another cluster may still hold, a renewed one first; None when there is none.
+
+    It outlives its owner, so that it stands there proves nobody's life: we wait until it is renewed, or has run out.
+    """
+    found = [
+        Foreign(shard, each.lease, not each.first, each.at + each.lease.lease_s)
+        for shard, each in seen.items()
+        if each.lease.member and _differ(each.lease.cluster_id, me.cluster_id)
+    ]
+    alive = [each for each in found if each.renewed or now < each.until]
+    return max(alive, key=lambda each: each.renewed, default=None)
+
+
 def valid_until(sent_at: float, lease_s: float) -> float:
     """Return the fence: until when the holder may act, by the time *before* its last successful renewal was sent.
 
@@ -116,3 +171,7 @@ def valid_until(sent_at: float, lease_s: float) -> float:
 
 def _weight(member: str, shard: int) -> bytes:
     return blake2b(f"{member}/{shard}".encode(), digest_size=8).digest()
+
+
+def _differ(cluster_id: str, ours: str) -> bool:
+    return "" not in (cluster_id, ours) and cluster_id != ours

@@ -93,7 +93,7 @@ class Reconciler:
         self._settings = settings
         self._look_again = look_again
         self.memory = Memory()
-        self.strays = Strays(actor, registries, settings)
+        self.strays = Strays(actor, registries, settings, self.memory.forget)
 
     def use(self, settings: PlanSettings) -> None:
         """Decide by these settings from now on."""

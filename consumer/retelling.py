@@ -13,6 +13,7 @@ from consumer.discovery import asked_of
 from consumer.freshness import Order, compare
 from consumer.observation import Observation, want
 from consumer.plan import Records
+from consumer.records import PROPERTY, Record, encode_stamp
 
 
 class Retold(msgspec.Struct, frozen=True):
@@ -51,3 +52,25 @@ def no_older(seen: Observation, records: Records, cluster_id: str) -> Observatio
         if compare(seen.freshness, stamp.freshness) is Order.OLDER:
             seen = replace(seen, freshness=stamp.freshness)
     return seen
+
+
+def is_ahead(seen: Observation, record: Record, cluster_id: str, known_epoch: int = 0) -> bool:
+    """Whether a record of ours is stamped newer than any event can be that follows what was seen: it is frozen then.
+
+    From a higher epoch, which only a clock that was wrong, or a person, has made; or from the end of an object that
+    lives, since no end is taken back within an epoch. `known_epoch`: the highest that the stream is known to have seen.
+    """
+    stamp, fresh = record.stamp, seen.freshness
+    if stamp is None or stamp.cluster_id != cluster_id:
+        return False
+    if stamp.epoch == fresh.epoch:
+        return stamp.deleted and not fresh.deleted
+    return stamp.epoch > max(fresh.epoch, known_epoch)
+
+
+def lifted(seen: Observation, record: Record) -> Record:
+    """Return a record that is ahead as if it had been written from what was seen; what it says stays as it is."""
+    stamp, fresh = record.stamp, seen.freshness
+    assert stamp is not None, "what is ahead has a stamp"
+    stamp = replace(stamp, epoch=fresh.epoch, resource_version=fresh.resource_version, deleted=fresh.deleted)
+    return replace(record, properties=record.properties | {PROPERTY: encode_stamp(stamp)})

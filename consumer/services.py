@@ -15,13 +15,15 @@ import msgspec
 
 from consumer.discovery import COMPONENT_LABEL, EXTERNAL_ADDRESSES, Service
 from consumer.exchange import Exchanger, Outgoing
-from shared.errors import ConflictError, NotFoundError, PermanentError, TransientError, UnreachableError
+from shared.errors import ConflictError, NotFoundError, NotSentError, PermanentError, TransientError, UnreachableError
 from shared.kubernetes_errors import raise_for
+from shared.running import ended
 
 logger = logging.getLogger(__name__)
 
 KEPT_S: Final = 30.0
 AGAIN_S: Final = 1.0  # however many objects find nothing, the API is asked no more often than this
+PATIENCE_S: Final = 1.0  # with a list, by those who could go on with the last one
 PAGE_SIZE: Final = 500
 
 _COLLECTION: Final = "/api/v1/namespaces/{}/services"
@@ -58,42 +60,81 @@ class _Page(msgspec.Struct, frozen=True):
 
 
 class ServiceCatalog:
-    """The Services of some namespaces. One reads, however many wait for it."""
+    """The Services of some namespaces. One reads, in a task of its own, however many wait for it.
+
+    An API server that hangs stops nobody who could go on: once a list has failed, what was read before is handed out at
+    once, until one succeeds.
+    """
 
     def __init__(self, exchanger: Exchanger, namespaces: Sequence[str]) -> None:
         self._exchanger = exchanger
         self._namespaces = namespaces
         self._services: tuple[Service, ...] = ()
-        self._read_at = -math.inf
-        self._tried_at = -math.inf
-        self._reading = asyncio.Lock()
+        self._read_at = self._began_at = self._again_at = -math.inf
+        self._failure = ""  # of the last try, "" when it succeeded
+        self._reading: asyncio.Task[None] | None = None
 
     async def services(self, *, not_older_than_s: float = KEPT_S) -> tuple[Service, ...]:
         """Return what is known, read anew when it is older; `AGAIN_S` is the least that is kept to.
 
         When the API does not answer, what was read before goes on to count: records do not wait for the API server.
-        Raises TransientError when nothing was ever read.
+        Raises TransientError when nothing was ever read: NotSentError, so that it is asked for again soon.
         """
         if not self._namespaces:
             return ()
-        async with self._reading:
-            now = asyncio.get_running_loop().time()
-            if now - self._read_at >= not_older_than_s and now - self._tried_at >= AGAIN_S:
-                self._tried_at = now
-                await self._refresh()
-            if self._read_at == -math.inf:
-                raise TransientError("the Services in REGISTRY_NAMESPACES could not be read yet")
-            return self._services
+        now = _now()
+        is_old = now - self._read_at >= not_older_than_s
+        if is_old and self._reading is None and now >= self._again_at:
+            self._begin()
+        if is_old and self._reading is not None:
+            await self._wait_for(self._reading)
+        if self._read_at == -math.inf:
+            reason = self._failure or "no answer yet"
+            raise NotSentError(
+                f"the Services in REGISTRY_NAMESPACES could not be read yet: {reason}", retry_after_s=AGAIN_S
+            )
+        return self._services
 
-    async def _refresh(self) -> None:
-        try:
-            found = [service for namespace in self._namespaces for service in await self._list(namespace)]
-        except TransientError as error:
-            if self._read_at == -math.inf:
-                raise
-            logger.warning("registries' Services cannot be read, the last ones count", extra={"error": str(error)})
+    async def close(self) -> None:
+        """End what is being read."""
+        if self._reading is not None:
+            await ended(self._reading)
+
+    async def _wait_for(self, reading: asyncio.Task[None]) -> None:
+        """Wait for a list: to its end where nothing is known, else for a moment, and not for one that may well hang."""
+        if self._read_at == -math.inf:
+            await asyncio.wait([reading])
+        elif not self._failure:
+            await asyncio.wait([reading], timeout=max(0.0, self._began_at + PATIENCE_S - _now()))
+
+    def _begin(self) -> None:
+        self._began_at = _now()
+        self._again_at = self._began_at + AGAIN_S
+        self._reading = asyncio.create_task(self._read(), name="reading Services")
+        self._reading.add_done_callback(self._end)
+
+    async def _read(self) -> None:
+        found = [service for namespace in self._namespaces for service in await self._list(namespace)]
+        self._services, self._read_at = tuple(found), self._began_at
+
+    def _end(self, reading: asyncio.Task[None]) -> None:
+        """Note how a list ended. Said once when it begins to fail, and once when it is well again."""
+        self._reading = None
+        if reading.cancelled():
             return
-        self._services, self._read_at = tuple(found), self._tried_at
+        error = reading.exception()
+        if error is None:
+            if self._failure:
+                logger.info("registries' Services can be read again")
+            self._failure = ""
+            return
+        if not self._failure:
+            then = "what needs them is held" if self._read_at == -math.inf else "the last ones count"
+            fault = None if isinstance(error, TransientError) else error
+            extra = {"error": str(error)}
+            logger.error("registries' Services cannot be read, %s", then, extra=extra, exc_info=fault)
+        self._failure = str(error) or type(error).__name__
+        self._again_at = _now() + AGAIN_S  # from its end: a list that hangs takes longer than the pause
 
     async def _list(self, namespace: str) -> list[Service]:
         found: list[Service] = []
@@ -132,3 +173,7 @@ def _service(item: _Item) -> Service:
         annotations={key: value for key, value in annotations.items() if key in EXTERNAL_ADDRESSES},
         ports={each.name: each.port for each in item.spec.ports or ()},
     )
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

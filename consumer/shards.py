@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from consumer.entrance import Entrance
 from consumer.fence import Fence, Term
 from consumer.group import Attempts, Group, Leases
 from consumer.ownership import (
@@ -73,6 +74,7 @@ class Shards:
         self._me = me
         self._attempts = Attempts(lease_s, fence.clock)
         self._group = Group(leases, me, self._attempts)
+        self._entrance = Entrance(leases, me, self._attempts, fence.shards)
         self._hooks = hooks
         self._clock = fence.clock
         self._seen: dict[int, Sighting] = {}
@@ -92,8 +94,9 @@ class Shards:
         return self._group.readiness()
 
     async def start(self, duty: Duty) -> None:
-        """Join, and take what is free. Raises the errors of the leases when there is no answer."""
+        """Join, and take what is free. Raises what `Entrance.enter` does; after a TransientError, try again."""
         self._duty = duty
+        await self._entrance.enter()
         await self._group.meet()
         await self._tend_all()
 
@@ -113,7 +116,8 @@ class Shards:
     async def leave(self) -> None:
         """Give all shards away in order, so that others take them at once."""
         self._leaving = True
-        await self._group.leave()
+        if self._entrance.is_seated:  # else the message of our name, if there is one, is another one's
+            await self._group.leave()
         owned = [self._give(term) for shard in self._fence.owned if (term := self._fence.term(shard)) is not None]
         renewing = asyncio.create_task(self._renew_until_cancelled(), name="last renewals")
         try:
@@ -196,7 +200,7 @@ class Shards:
         self._duty.begin(term)
 
     def _lease(self, suspicion: Suspicion) -> Lease:
-        return Lease(self._me.member, self._me.instance, self._attempts.lease_s, suspicion)
+        return Lease(self._me.member, self._me.instance, self._attempts.lease_s, suspicion, self._me.cluster_id)
 
     async def _renew(self, term: Term) -> bool:
         """Write the term's lease again; return whether that was done in time."""

@@ -7,15 +7,18 @@ both (`sweep.py`), and asks the shard's owner by a look.
 Nothing is believed of what the look says but where to look: the object is read from the API server, the record from its
 registry. Only a record that names our cluster is touched; or a predecessor's, which names none, when its object is gone
 and the look says that a person has chosen it.
+
+An object's own records are left to `reconcile.py`, but for one that is ahead of the stream: that is lifted first.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from msgspec.structs import replace
 
 from consumer.act import Actor
+from consumer.actions import UpdateRecord
 from consumer.freshness import Freshness, Order, compare
 from consumer.looks import RecordRef
 from consumer.lookup import Lookup
@@ -23,6 +26,7 @@ from consumer.observation import Observation, want
 from consumer.plan import ELSEWHERE, FORGOTTEN, PlanSettings, leave
 from consumer.predecessors import is_unclaimed
 from consumer.records import Record
+from consumer.retelling import is_ahead, lifted, retold
 from shared.errors import PermanentError
 from shared.objects import Metadata, ObjectKey, ReducedObject
 
@@ -39,12 +43,15 @@ class Registries(Protocol):
 
 
 class Strays:
-    """Closes strays, for the owner of the object's shard."""
+    """Closes strays, for the owner of the object's shard. `forget` is told the uid of each object that was lifted."""
 
-    def __init__(self, actor: Actor, registries: Registries, settings: PlanSettings) -> None:
+    def __init__(
+        self, actor: Actor, registries: Registries, settings: PlanSettings, forget: Callable[[str], None]
+    ) -> None:
         self._actor = actor
         self._registries = registries
         self._settings = settings
+        self._forget = forget
 
     async def close(self, key: ObjectKey, refs: Sequence[RecordRef], last: Observation | None, now: str) -> bool:
         """Close what of the named records is a stray; return whether one was. Raises the errors of the adapters.
@@ -59,9 +66,11 @@ class Strays:
                 continue
             home = await self._home(seen) if told is not None else None
             own = {*seen.models, want(seen, self._settings.prefix).model}
-            for ref in refs:
-                if ref.uid == uid and not (ref.registry == home and ref.model in own):
+            for ref in (each for each in refs if each.uid == uid):
+                if not (ref.registry == home and ref.model in own):
                     wrote = await self._close(ref, seen, home) or wrote
+                elif told is not None:
+                    wrote = await self._lift(ref, told, seen) or wrote
         return wrote
 
     async def _now(self, key: ObjectKey, uid: str, told: Observation | None, now: str) -> Observation | None:
@@ -78,6 +87,24 @@ class Strays:
             return (await self._registries.choose(seen)).place.name
         except PermanentError:
             return None
+
+    async def _lift(self, ref: RecordRef, told: Observation, seen: Observation) -> bool:
+        """Let events reach a record again that is ahead of the stream, where the object is as its last event told.
+
+        In a write of its own, which changes nothing else: what the record should say is planned after it.
+        """
+        said = retold(told, seen, self._settings.prefix)
+        lookup = await self._registries.find(ref.registry)
+        if said is None or said.moved_on or lookup is None:
+            return False
+        record = (await lookup.records(seen, (ref.model,))).get(ref.model)
+        if record is None or not is_ahead(told, record, self._settings.us.cluster_id):
+            return False
+        properties = lifted(told, record).properties
+        action = UpdateRecord(record.id, record.deployed is True, properties, "the record is ahead of the stream")
+        wrote = (await self._actor.perform([action], seen, lookup.place)).wrote
+        self._forget(seen.uid)
+        return wrote
 
     async def _close(self, ref: RecordRef, seen: Observation, home: str | None) -> bool:
         lookup = await self._registries.find(ref.registry)

@@ -24,7 +24,7 @@ from consumer.looks import RecordRef
 from consumer.observation import Observation, want
 from consumer.plan import ELSEWHERE, FORGOTTEN, Facts, PlanSettings, Records, leave, plan
 from consumer.records import Record
-from consumer.retelling import no_older
+from consumer.retelling import is_ahead, lifted, no_older
 from consumer.shelf import Shelf, is_ours
 from shared.events import SyncMarker
 from shared.objects import Kind, ObjectKey
@@ -47,6 +47,7 @@ class Reason(StrEnum):
     DEAD_LETTER = "can succeed now"
     ID = "id not on object"
     DEFERRED = "write-back waits"
+    AHEAD = "ahead of the stream"
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -102,13 +103,16 @@ class Comparison:
     def judge(self, seen: Observation, home: str | None, facts: Facts) -> Difference | None:
         """Return how an object differs from its records; `home` is its registry's name, None when none is allowed."""
         self._seen.add(seen.uid)
-        here = self.records(seen, home) if home is not None else {}
+        found = self.records(seen, home) if home is not None else {}
+        here = self._lifted(seen, found)
+        ahead = [model for model, record in found.items() if here[model] is not record]
         actions = self._planned(seen, here, facts) if home is not None else []
         undeploys = any(_undeploys(action, here) for action in actions)
-        repairs, refs = [_repair(action) for action in actions], []
+        repairs = [_AHEAD] * len(ahead) + [_repair(action) for action in actions]
+        refs = [RecordRef(home, seen.uid, model) for model in ahead] if home is not None else []
         labelled = want(seen, self._settings.prefix).model is not None
         for name in self._shelves:
-            left = self._left(seen, name, home, here)
+            left = self._lifted(seen, self._left(seen, name, home, found))
             why = FORGOTTEN if name == home or not labelled else ELSEWHERE
             for action in leave(self._no_older(seen, left), left, self._settings, why):
                 repairs.append(f"{_repair(action)} (in {name})")
@@ -119,7 +123,7 @@ class Comparison:
         return Difference(
             seen.key,
             seen.uid,
-            Reason.LEFT if refs else self._reason(seen, actions, here),
+            Reason.AHEAD if ahead else Reason.LEFT if refs else self._reason(seen, actions, here),
             tuple(repairs),
             tuple(refs),
             undeploys=undeploys,
@@ -167,6 +171,19 @@ class Comparison:
             record.model_id: record
             for record in self._shelves[name].about(seen.uid)
             if record.model_id not in own and record != here.get(record.model_id)
+        }
+
+    def _lifted(self, seen: Observation, records: Records) -> dict[str, Record]:
+        """Return records as a look would lift those that are ahead of the stream, so that no event reaches them.
+
+        Only where a marker vouches for the stream: an event of the record's epoch may be on its way else.
+        """
+        marker, us = self._markers.get(seen.key.kind), self._settings.us.cluster_id
+        if marker is None or not self._confirms(seen.key):
+            return dict(records)
+        return {
+            model: lifted(seen, record) if is_ahead(seen, record, us, marker.epoch) else record
+            for model, record in records.items()
         }
 
     def _no_older(self, seen: Observation, records: Records) -> Observation:
@@ -227,6 +244,8 @@ def triage(differences: Iterable[Difference], deployed: Mapping[Kind, int], appr
         (held if is_too_many else looks).extend(those)
     return Triage(tuple(looks), tuple(held), tuple(waiting))
 
+
+_AHEAD: Final = "lift the record: it is stamped newer than any event, and none would reach it"
 
 _VERBS: Final[dict[type, str]] = {
     CreateRecord: "create a record",

@@ -10,7 +10,7 @@ from consumer.ownership import Lease, Me, target
 from consumer.shards import Hooks, Shards
 from consumer.suspicion import Suspicion
 from shared.broker import Broker
-from shared.errors import ConflictError, TransientError, UnreachableError
+from shared.errors import ConflictError, RefusedToStartError, TransientError, UnreachableError
 from shared.objects import Kind, ObjectKey
 from shared.streams import ensure_consumer
 from shared.subjects import Subjects
@@ -61,6 +61,28 @@ async def test_a_member_is_seen_until_it_leaves(leases):
     assert await leases.members() == {"pod-0", "pod.1"}
     await leases.leave(ME)
     assert await leases.members() == {"pod.1"}
+
+
+async def test_a_member_of_another_cluster_is_none_of_ours_and_one_that_does_not_say_is(leases):
+    for me in (Me("pod-0", "i-1", "c-1"), Me("pod-1", "i-2", "c-2"), Me("pod-2", "i-3")):
+        await leases.join(me, LEASE_S, 2.0)
+    assert await leases.members("c-1") == {"pod-0", "pod-2"}
+    assert await leases.members() == {"pod-0", "pod-1", "pod-2"}
+    assert {seat.me.cluster_id for seat in await leases.seats()} == {"c-1", "c-2", ""}
+
+
+async def test_who_joins_replaces_exactly_the_message_that_was_read(leases):
+    first = await leases.join(ME, LEASE_S, 2.0, 0)
+    with pytest.raises(ConflictError):
+        await leases.join(ME, LEASE_S, 2.0, 0)
+    second = await leases.join(ME, LEASE_S, 2.0, first)
+    assert [seat.sequence for seat in await leases.seats()] == [second]
+
+
+async def test_a_member_that_has_run_out_leaves_its_place_free(leases):
+    await leases.join(ME, 1.0, 2.0)
+    await eventually(lambda: has_no_members(leases), "the member's record has run out", 5.0)
+    await leases.join(ME, LEASE_S, 2.0, 0)
 
 
 async def test_another_cluster_on_the_broker_has_leases_of_its_own(leases, broker):
@@ -134,7 +156,7 @@ class Duty:
 class Consumer:
     """Shards with a connection of their own."""
 
-    def __init__(self, broker, member, instance="1"):
+    def __init__(self, broker, member, instance="1", cluster_id="c-1"):
         self.broker = broker
         self.fence = Fence(SHARDS, asyncio.get_running_loop().time)
         self.leases = LeaseStream(broker, SUBJECTS, "ISVC_LEASE", "ISVC_EVENTS")
@@ -142,7 +164,7 @@ class Consumer:
         self.taken = []
         self.lost = []
         hooks = Hooks(lambda *_: None, self.taken.append, self.lost.append)
-        self.shards = Shards(self.fence, self.leases, Me(member, f"{member}/{instance}"), LEASE_S, hooks)
+        self.shards = Shards(self.fence, self.leases, Me(member, f"{member}/{instance}", cluster_id), LEASE_S, hooks)
         self.member = member
         self._task = None
 
@@ -150,6 +172,10 @@ class Consumer:
         self._end_watch = await self.leases.watch(self.shards.kick)
         await self.shards.start(self.duty)
         self._task = asyncio.create_task(self.shards.run())
+
+    @property
+    def runs(self):
+        return self._task is not None
 
     async def die(self):
         """End without a word."""
@@ -166,17 +192,18 @@ class Consumer:
 async def consumer(broker_settings, broker):
     consumers = []
 
-    async def started(member, instance="1"):
+    async def started(member, instance="1", cluster_id="c-1"):
         connection = Broker(broker_settings, on_closed=lambda: None)
         await connection.connect()
-        consumer = Consumer(connection, member, instance)
+        consumer = Consumer(connection, member, instance, cluster_id)
         consumers.append(consumer)
         await consumer.start()
         return consumer
 
     yield started
     for each in consumers:
-        await each.die()
+        if each.runs:
+            await each.die()
         await each.broker.close()
 
 
@@ -292,3 +319,43 @@ async def test_a_suspect_cannot_be_named_in_a_term_that_has_ended(consumer):
     with pytest.raises(TransientError, match="suspect message 7 of shard 3"):
         await one.shards.name(term, 7)
     assert term.suspicion.at_hand == 0
+
+
+# --- another cluster of the same name ---
+
+
+async def test_a_consumer_of_another_cluster_refuses_and_the_one_that_runs_goes_on_with_all_it_has(consumer):
+    one = await consumer("pod-0")
+    terms = list(one.duty.begun)
+    for name in ("pod-1", "pod-0"):
+        with pytest.raises(RefusedToStartError, match=r"cluster id c-1, whose consumer pod-0 runs; this is c-2"):
+            await consumer(name, "2", "c-2")
+    await one.shards._group.meet()
+    assert (one.duty.begun, one.lost) == (terms, [])
+    assert await one.leases.members() == {"pod-0"}
+
+
+async def test_a_consumer_that_has_refused_takes_nobodys_seat_away_when_it_leaves(consumer, broker):
+    one = await consumer("pod-0")
+    namesake = Consumer(broker, "pod-0", "2", "c-2")
+    with pytest.raises(RefusedToStartError):
+        await namesake.shards.start(namesake.duty)
+    await namesake.shards.leave()
+    assert await one.leases.members() == {"pod-0"}
+
+
+async def test_a_member_of_another_cluster_is_given_no_shard(consumer):
+    """As one that only finds out that it has to refuse is, for a moment."""
+    one = await consumer("pod-0")
+    await one.leases.join(Me("pod-1", "i-2", "c-2", joining=True), LEASE_S, 2.0)
+    await one.shards._group.meet()
+    assert one.shards._group.members == {"pod-0"}
+
+
+async def test_of_consumers_of_two_clusters_that_start_together_those_of_one_cluster_refuse(consumer):
+    names = [("pod-0", "c-1"), ("pod-1", "c-2"), ("pod-2", "c-1"), ("pod-3", "c-2")]
+    starts = [consumer(name, "1", cluster_id) for name, cluster_id in names]
+    results = await asyncio.gather(*starts, return_exceptions=True)
+    entered = {names[at][1] for at, result in enumerate(results) if isinstance(result, Consumer)}
+    assert len(entered) == 1, results
+    assert all(isinstance(result, Consumer | RefusedToStartError) for result in results)

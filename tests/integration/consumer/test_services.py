@@ -30,14 +30,17 @@ async def cluster():
 
 @pytest.fixture
 async def catalog_of(cluster, tmp_path):
-    opened = []
+    opened, catalogs = [], []
 
     def made(*namespaces: str, token: str = "consumer") -> ServiceCatalog:
         path = cluster.write_kubeconfig(tmp_path / f"{token}.yaml", token)
         opened.append(client(load_cluster(ClusterSettings(kubeconfig=str(path)), {}), use="control", role="consumer"))
-        return ServiceCatalog(Exchanger(opened[-1], Instruments(NoOpTracer(), lambda *_: None)), namespaces)
+        catalogs.append(ServiceCatalog(Exchanger(opened[-1], Instruments(NoOpTracer(), lambda *_: None)), namespaces))
+        return catalogs[-1]
 
     yield made
+    for catalog in catalogs:
+        await catalog.close()
     for http in opened:
         await http.aclose()
 

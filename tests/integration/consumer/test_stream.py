@@ -4,7 +4,8 @@ import pytest
 
 from consumer import looks
 from consumer.looks import RecordRef
-from consumer.stream import SweptStream
+from consumer.stream import SweptStream, require_still_ours
+from shared.errors import RefusedToStartError
 from shared.events import SyncMarker, encode_marker
 from shared.objects import Kind, ObjectKey
 from shared.subjects import Subjects
@@ -71,3 +72,43 @@ async def test_a_look_is_stored_each_time_and_names_its_records(broker, stream):
     assert info.state.subjects == {SUBJECTS.look(key(1)): 2}
     bare = await broker.jetstream.get_last_msg(STREAM, SUBJECTS.look(key(2)))
     assert looks.HEADER not in (bare.headers or {})
+
+
+# --- whose it is ----------------------------------------------------------------------------------------------------
+
+
+async def tell(broker, number: int, cluster_id: str) -> None:
+    await broker.jetstream.publish(SUBJECTS.event(key(number)), b"{}", headers={"ce-source": f"/clusters/{cluster_id}"})
+
+
+async def is_ours(broker) -> bool:
+    try:
+        await require_still_ours(broker, STREAM, SUBJECTS, "c-1")
+    except RefusedToStartError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("events", "marked_by", "ours"),
+    [
+        pytest.param(["c-2"], [], False, id="theirs alone"),
+        pytest.param(["c-1", "c-2"], [], True, id="a stray before the first marker"),
+        pytest.param(["c-2", "c-1", "c-2"], [], False, id="theirs, and strays of ours"),
+        pytest.param(["c-1", "c-2"], ["c-1"], True, id="a stray"),
+        pytest.param(["c-2", "c-2"], ["c-1"], True, id="a stray, and ours are purged"),
+        pytest.param(["c-1", "c-2"], ["c-2"], False, id="theirs, and strays of ours before"),
+    ],
+)
+async def test_an_event_of_another_cluster_is_a_stray_where_marker_or_first_event_are_ours(
+    broker, events, marked_by, ours
+):
+    for number, cluster_id in enumerate(events):
+        await tell(broker, number, cluster_id)
+    for cluster_id in marked_by:
+        await mark(broker, cluster_id)
+    assert await is_ours(broker) is ours
+
+
+async def test_an_empty_stream_is_ours(broker):
+    assert await is_ours(broker)

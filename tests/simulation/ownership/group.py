@@ -12,9 +12,9 @@ from functools import partial
 from msgspec import Struct
 
 from consumer.fence import Fence, Term
-from consumer.ownership import Lease, Me, target
+from consumer.ownership import Lease, Me, Seat, target
 from consumer.shards import Hooks, Shards
-from shared.errors import ConflictError, UnreachableError
+from shared.errors import ConflictError, TransientError, UnreachableError
 from tests.simulation.ownership.hosts import Host, World
 
 SHARDS = 3
@@ -47,7 +47,7 @@ class Broker:
         self.calm = False
         self._sequence = 0
         self.leases: dict[int, tuple[Lease, int]] = {}
-        self._members: dict[str, float] = {}
+        self._members: dict[str, tuple[Seat, float]] = {}
 
     def happens(self, rate: float, what: str) -> bool:
         if self.calm or self._chance.random() >= rate:
@@ -88,14 +88,22 @@ class Broker:
         except TimeoutError as error:
             raise UnreachableError("no answer") from error
 
-    def join(self, member: str, ttl_s: float) -> None:
-        self._members[member] = self._world.now + ttl_s
+    def join(self, me: Me, ttl_s: float, expect: int | None) -> int:
+        standing = next((seat.sequence for seat in self.seats() if seat.me.member == me.member), 0)
+        if expect not in {None, standing}:
+            raise ConflictError("wrong last sequence")
+        self._sequence += 1
+        self._members[me.member] = Seat(me, self._sequence), self._world.now + ttl_s
+        return self._sequence
 
     def leave(self, member: str) -> None:
         self._members.pop(member, None)
 
-    def members(self) -> frozenset[str]:
-        return frozenset(member for member, until in self._members.items() if self._world.now < until)
+    def seats(self) -> tuple[Seat, ...]:
+        return tuple(seat for seat, until in self._members.values() if self._world.now < until)
+
+    def members(self, cluster_id: str) -> frozenset[str]:
+        return frozenset(seat.me.member for seat in self.seats() if not seat.me.is_stranger_to(cluster_id))
 
     def write(self, shard: int, lease: Lease, expect: int) -> int:
         if self.leases.get(shard, (None, 0))[1] != expect:
@@ -115,14 +123,17 @@ class Adapter:
     def _call(self, operation, timeout_s: float = API_TIMEOUT_S):
         return self._broker.call(self._host, operation, timeout_s)
 
-    async def join(self, me, lease_s, timeout_s):
-        await self._call(lambda: self._broker.join(me.member, lease_s), timeout_s)
+    async def join(self, me, lease_s, timeout_s, expect=None):
+        return await self._call(lambda: self._broker.join(me, lease_s, expect), timeout_s)
 
     async def leave(self, me):
         await self._call(lambda: self._broker.leave(me.member))
 
-    async def members(self):
-        return await self._call(self._broker.members)
+    async def members(self, cluster_id=""):
+        return await self._call(lambda: self._broker.members(cluster_id))
+
+    async def seats(self):
+        return await self._call(self._broker.seats)
 
     async def read(self, shard):
         return await self._call(lambda: self._broker.leases.get(shard, (Lease(), 0)))
@@ -191,7 +202,7 @@ class Process:
                 try:
                     await shards.start(Work(takes_s))
                     break
-                except UnreachableError:
+                except TransientError:
                     await asyncio.sleep(0.25)
             await shards.run()
         finally:

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from consumer.fence import Fence
-from consumer.intake import Intake, Once
-from shared.errors import TransientError
+from consumer.intake import Border, Intake, Once
+from shared.errors import RefusedToStartError, TransientError
 from tests.eventually import eventually
 from tests.unit.consumer.custody import SHARDS, own
 from tests.unit.consumer.fakes import FakeMessage
@@ -74,14 +74,34 @@ def prepare():
     return Prepare()
 
 
+class Whose:
+    """Says whose the stream is; `answers` come one after the other, the last for ever."""
+
+    def __init__(self):
+        self.answers = [None]
+        self.calls = 0
+
+    async def __call__(self):
+        self.calls += 1
+        await asyncio.sleep(0.1)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if answer is not None:
+            raise answer
+
+
+@pytest.fixture
+def whose():
+    return Whose()
+
+
 @pytest.fixture
 def fence():
     return Fence(SHARDS, lambda: 0.0)
 
 
 @pytest.fixture
-async def intake(fence, log, prepare):
-    intake = Intake(fence, FakeWorkers(log), prepare, 6.0)
+async def intake(fence, log, prepare, whose):
+    intake = Intake(fence, FakeWorkers(log), prepare, Border("c-1", whose), 6.0)
     intake.connect([FakeFeed(log) for _ in range(SHARDS)])
     yield intake
     await intake.close()
@@ -158,6 +178,66 @@ async def test_a_term_that_is_lost_before_it_could_begin_starts_nothing(intake, 
     intake.lost(term)
     await intake.close()
     assert "start" not in log
+
+
+# --- events of another cluster ---
+
+
+def foreign(sequence):
+    return FakeMessage(sequence, headers={"ce-source": "/clusters/c-2"})
+
+
+async def beginning(intake, fence, log):
+    term = own(fence, 3)
+    intake.begin(term)
+    await eventually(lambda: log)
+    return term
+
+
+async def test_an_event_of_another_cluster_is_handed_on_when_the_stream_is_ours(intake, fence, log, whose):
+    await beginning(intake, fence, log)
+    whose.answers = [TransientError("broker away"), None]
+    handed_on = []
+    intake.take(3, foreign(7), handed_on.append)
+    assert handed_on == [], "nobody knows yet"
+    await intake.close()
+    assert [held.sequence for held in handed_on] == [7]
+
+
+async def test_an_event_of_another_cluster_ends_the_process_when_the_stream_is_theirs_and_is_left(
+    intake, fence, log, whose
+):
+    await beginning(intake, fence, log)
+    whose.answers = [RefusedToStartError("c-2"), None]
+    handed_on, messages = [], [foreign(number) for number in range(100)]
+    for message in messages:
+        intake.take(3, message, handed_on.append)
+    with pytest.raises(RefusedToStartError, match="c-2"):
+        await asyncio.wait_for(intake.run(), 5.0)
+    await intake.close()
+    assert (handed_on, whose.calls) == ([], 1)
+    assert all(message.answers == [] for message in messages)
+
+
+async def test_an_event_of_another_cluster_is_not_handed_on_when_the_shard_was_lost_meanwhile(
+    intake, fence, log, whose
+):
+    term = await beginning(intake, fence, log)
+    handed_on = []
+    intake.take(3, foreign(7), handed_on.append)
+    await eventually(lambda: whose.calls)
+    fence.withdraw(term)
+    intake.lost(term)
+    await intake.close()
+    assert handed_on == []
+
+
+@pytest.mark.parametrize("source", ["/clusters/c-1", None], ids=["ours", "nobody's"])
+async def test_other_events_ask_nothing(intake, fence, log, whose, source):
+    await beginning(intake, fence, log)
+    message = FakeMessage(7, headers={"ce-source": source} if source else {})
+    assert taken(intake, 3, message) == [7]
+    assert whose.calls == 0
 
 
 async def test_many_shards_learn_together():

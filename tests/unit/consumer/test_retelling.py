@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from consumer.records import PROPERTY, encode_stamp
-from consumer.retelling import Retold, no_older, retold
+from consumer.retelling import Retold, is_ahead, lifted, no_older, retold
 from shared.objects import Condition
 from tests.unit.consumer.worlds import (
     ID,
@@ -90,3 +90,38 @@ def test_what_is_sure_is_no_older_than_what_our_records_say_of_the_same_life(sta
     stamp = replace(record.stamp, **stamped)
     records = {"1": replace(record, properties={PROPERTY: encode_stamp(stamp)}), "2": replace(record, properties={})}
     assert no_older(LAST, records, US) == replace(LAST, freshness=replace(LAST.freshness, resource_version=version))
+
+
+def stamped(**changes):
+    record = record_of(LAST)
+    return replace(record, properties={PROPERTY: encode_stamp(replace(record.stamp, **changes))})
+
+
+@pytest.mark.parametrize(
+    ("changes", "known_epoch", "ahead"),
+    [
+        pytest.param({"epoch": 2}, 0, True, id="a higher epoch"),
+        pytest.param({"epoch": 2}, 1, True, id="a higher epoch than the stream's"),
+        pytest.param({"epoch": 2}, 2, False, id="an epoch that the stream knows"),
+        pytest.param({"epoch": 0}, 0, False, id="a lower epoch"),
+        pytest.param({"epoch": 0, "deleted": True}, 0, False, id="an end in a lower epoch"),
+        pytest.param({"deleted": True}, 1, True, id="its end"),
+        pytest.param({"resource_version": "99"}, 0, False, id="a later state"),
+        pytest.param({"epoch": 2, "cluster_id": "other"}, 0, False, id="another cluster's"),
+    ],
+)
+def test_a_record_is_ahead_when_no_event_of_the_stream_can_be_newer(changes, known_epoch, ahead):
+    assert is_ahead(LAST, stamped(**changes), US, known_epoch) is ahead
+
+
+def test_the_end_of_an_object_that_has_ended_is_not_ahead():
+    assert not is_ahead(GONE, stamped(deleted=True), US)
+
+
+def test_a_record_without_our_property_is_not_ahead():
+    assert not is_ahead(LAST, replace(record_of(LAST), properties={}), US)
+
+
+def test_what_is_lifted_is_as_fresh_as_what_was_seen_and_says_what_it_said():
+    ahead = stamped(epoch=2, resource_version="99", deleted=True, ready=True)
+    assert lifted(LAST, ahead) == replace(ahead, properties=stamped(ready=True).properties)

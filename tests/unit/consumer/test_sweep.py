@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from consumer.freshness import Freshness
 from consumer.looks import RecordRef, decode, encode
 from consumer.plan import Facts
-from consumer.records import PROPERTY, external_id
+from consumer.records import PROPERTY, encode_stamp, external_id
 from consumer.shelf import Shelf
 from consumer.sweep import Comparison, Difference, Reason, triage
 from consumer.writeback import WriteBack
@@ -160,6 +160,64 @@ def test_the_former_owner_of_a_name_is_a_stray():
     compared = comparison(RECORD)
     assert compared.judge(replace(seen(an_object({}), models=()), uid="next"), None, Facts()) is None
     assert [stray.uid for stray in compared.strays()] == [UID]
+
+
+# --- records that no event reaches any more -------------------------------------------------------------------------
+
+
+def stamped(record=RECORD, **changes):
+    """Return a record with something else in its stamp."""
+    return replace(record, properties=record.properties | {PROPERTY: encode_stamp(replace(record.stamp, **changes))})
+
+
+@pytest.mark.parametrize("record", [stamped(epoch=2), stamped(deleted=True)], ids=["epoch", "end"])
+def test_a_record_that_is_ahead_of_the_stream_is_named_though_it_says_the_same(record):
+    found = judged(IN_SYNC, record)
+    assert (found.reason, found.undeploys, found.is_drift) == (Reason.AHEAD, False, True)
+    assert found.refs == (RecordRef("a", UID, "1"),)
+    assert found.repairs[0].startswith("lift the record")
+
+
+def test_what_else_is_wrong_with_a_record_that_is_ahead_is_told_and_an_undeployment_is_one():
+    found = judged(GONE, stamped(epoch=2))
+    assert (found.reason, found.undeploys) == (Reason.AHEAD, True)
+    assert [each.split(":")[0] for each in found.repairs] == ["lift the record", "undeploy the record"]
+    later = seen(carrying(an_object({MODEL: "1", VERSION: "12"}, version="20"), "7"))
+    assert "modelVersionId" in judged(later, stamped(epoch=2)).repairs[1]
+
+
+def test_the_closed_record_of_a_former_model_that_is_ahead_is_lifted_too():
+    """Every record of a uid speaks for it, closed ones too: it would hold up the one that is right."""
+    both = seen(carrying(an_object(), "7"), models=("2", "1"))
+    former = stamped(record_of(both, number="5"), epoch=2)
+    former = replace(former, deployed=False, model_id="2", external_id=external_id(UID, "2"), name="former")
+    assert judged(both, RECORD, former).refs == (RecordRef("a", UID, "2"),)
+
+
+@pytest.mark.parametrize(
+    ("record", "markers"),
+    [
+        pytest.param(stamped(epoch=0), EVERYWHERE, id="a lower epoch is old news"),
+        pytest.param(stamped(resource_version="99"), EVERYWHERE, id="a later state of the same epoch"),
+        pytest.param(
+            stamped(epoch=2), {kind: SyncMarker((), "1", 2) for kind in Kind}, id="the stream knows the epoch"
+        ),
+        pytest.param(stamped(epoch=2), {}, id="no marker"),
+        pytest.param(stamped(epoch=2), {Kind.ISVC: SyncMarker(("team-b",), "1", 1)}, id="marker of other namespaces"),
+        pytest.param(stamped(epoch=2, cluster_id="c-2"), EVERYWHERE, id="another cluster's"),
+    ],
+)
+def test_a_record_that_an_event_may_still_reach_is_not_ahead(record, markers):
+    assert judged(IN_SYNC, record, markers=markers) is None
+
+
+def test_an_end_within_the_epoch_of_an_object_that_has_ended_is_no_difference():
+    assert judged(GONE, record_of(GONE)) is None
+
+
+def test_a_record_in_a_former_registry_is_closed_though_it_is_ahead():
+    found = judged(IN_SYNC, RECORD, elsewhere=[replace(stamped(epoch=2), id="9", runtime="old")])
+    assert (found.reason, found.undeploys, found.refs) == (Reason.LEFT, True, (RecordRef("b", UID, "1"),))
 
 
 # --- what is never touched ------------------------------------------------------------------------------------------
