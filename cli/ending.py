@@ -3,6 +3,7 @@
 What can go wrong is the same for all commands; which code says so is each one's own, and stands in its `--help`.
 """
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Final
 import typer
 from msgspec import Struct
 
-from cli.output import failed
+from cli.output import failed, have_streams
 from replay.capture import CaptureError, CutError
 from shared.errors import IsvcSyncError, RefusedToStartError, SettingsError
 
@@ -38,11 +39,14 @@ def guarded(command: str, endings: Endings, work: Callable[[], int]) -> int:
 
     A KeyboardInterrupt may bring its own sentence, where there is more to say than that.
     """
+    have_streams()
     try:
         return work()
     except BrokenPipeError:  # an OSError, too
         return endings.unread
     except KeyboardInterrupt as error:
+        # What it struck between a coroutine and its first step is no fault of the program.
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         return failed(command, str(error) or "interrupted.", INTERRUPTED)
     except typer.Abort:  # Ctrl-C or Ctrl-D at a question, whose line goes on
         return failed(command, "interrupted.", INTERRUPTED, new_line=True)

@@ -1,6 +1,7 @@
 """Standard output, for commands that have more to do at their end than to stop writing."""
 
 import contextlib
+import io
 import logging
 import sys
 from typing import Any, Final
@@ -10,6 +11,13 @@ from rich.console import Console
 from rich.text import Text
 
 _PLAIN_WIDTH: Final = 1000  # a file has no edge: a sentence is a line
+
+
+class Nowhere(io.StringIO):
+    """Takes everything and keeps nothing."""
+
+    def write(self, text: str, /) -> int:
+        return len(text)
 
 
 class Output(Console):
@@ -48,6 +56,17 @@ def failed(command: str, sentence: str, code: int, *, new_line: bool = False) ->
         said = f"isvc-sync {command}: {sentence}"
         Output(stderr=True, soft_wrap=True).print(Text(f"\n{said}" if new_line else said))
     return code
+
+
+def many(count: int, one: str) -> str:
+    """Return a number with its noun."""
+    return f"{count:,} {one}" if count == 1 else f"{count:,} {one}s"
+
+
+def have_streams() -> None:
+    """Let a process that was started without standard output or error (`>&-`) write to nobody."""
+    sys.stdout = sys.stdout or Nowhere()
+    sys.stderr = sys.stderr or Nowhere()
 
 
 def can_ask() -> bool:

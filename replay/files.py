@@ -5,14 +5,15 @@
         for line in capture: ...
         capture.cut                           -> where the file ends without a footer, and why
 
-A file that was cut, also in the middle of a compressed block, is read up to the cut. The writer ends a compressed
-block now and then (`flush`), so that the file of a recorder that was killed can be read up to nearly its end.
+A file that was cut, also in the middle of a compressed block, is read up to the cut. What is written takes its place at
+the end, and not at all if that fails (`placing.py`); with `writer.place()` it does so earlier. The writer ends a
+compressed block now and then (`flush`): the file of a recorder that was killed can be read up to nearly its end.
 """
 
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
@@ -20,6 +21,7 @@ from typing import IO, Any, Final, Protocol
 import zstandard
 
 from replay.capture import Captured, CaptureError, CutError, Footer, Header, Line, decode, encode
+from replay.placing import beside
 
 LINE_BYTES_MAX: Final = 8 * 1024 * 1024
 FLUSH_EVERY_BYTES: Final = 256 * 1024  # uncompressed: what a kill may cost, about a hundred events; 1 % of the size
@@ -27,7 +29,8 @@ _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _PACKED_READ_BYTES: Final = 4096  # a small bite may be a thousand times as large when it is unpacked
 _FIRST_MEMBER: Final = b'{"capture"'
-_BROKEN: Final = (EOFError, zlib.error, zstandard.ZstdError, gzip.BadGzipFile)
+BROKEN: Final = (EOFError, zlib.error, zstandard.ZstdError, gzip.BadGzipFile)
+"""What reading compressed data raises where these stop in the middle, or are none."""
 
 
 class Capture:
@@ -77,7 +80,7 @@ class Capture:
                 self.number += 1
                 if text.strip():
                     yield text
-        except _BROKEN as error:
+        except BROKEN as error:
             self.cut = f"its compressed data end early after line {self.number} ({error})"
 
     def _first(self) -> tuple[Header, bytes]:
@@ -111,8 +114,9 @@ class Sink(Protocol):
 class Writer:
     """Writes lines; the footer comes with the end of `writing`, unless that ends by an exception."""
 
-    def __init__(self, file: Sink, header: Header | bytes) -> None:
+    def __init__(self, file: Sink, header: Header | bytes, place: Callable[[], None]) -> None:
         self._file = file
+        self._place = place
         self._unflushed = 0
         self.events = 0
         self.last_seq = 0
@@ -133,6 +137,11 @@ class Writer:
         """Write the footer; what comes before it does not share its fate, should the file lose its last bytes."""
         self.flush()
         self._put(encode(Footer(self.events, self.last_seq)))
+
+    def place(self) -> None:
+        """Let the file take its place now, as far as it is: what comes is written there. Raises OSError."""
+        self.flush()
+        self._place()
 
     def flush(self) -> None:
         """Make sure that a reader gets what was written so far, whatever becomes of this process."""
@@ -160,11 +169,12 @@ def reading(path: Path) -> Iterator[Capture]:
 def writing(path: Path, header: Header | bytes, *, footer: bool = True) -> Iterator[Writer]:
     """Create a capture; `.gz` and `.zst` in its name say how it is compressed. Raises OSError.
 
+    It takes its place at the end of the block; if that ends by an exception, what was there before stays.
     `header` may be the text of another capture's, to keep what this release does not know. Without `footer` that is
     left to the caller: a file that was made of a cut one is one, too.
     """
-    with _created(path) as file:
-        writer = Writer(file, header)
+    with beside(path) as made, _packing(path.suffix, made.file) as file:
+        writer = Writer(file, header, made.place)
         yield writer
         if footer:
             writer.end()
@@ -190,16 +200,15 @@ def unpacked(path: Path) -> Iterator[Unpacked]:
 
 
 @contextmanager
-def _created(path: Path) -> Iterator[Sink]:
-    with path.open("wb") as file:
-        if path.suffix == ".gz":
-            with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as packed:
-                yield packed
-        elif path.suffix == ".zst":
-            with zstandard.ZstdCompressor().stream_writer(file, closefd=False) as packed_zstd:
-                yield packed_zstd
-        else:
-            yield file
+def _packing(suffix: str, file: IO[bytes]) -> Iterator[Sink]:
+    if suffix == ".gz":
+        with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as packed:
+            yield packed
+    elif suffix == ".zst":
+        with zstandard.ZstdCompressor().stream_writer(file, closefd=False) as packed_zstd:
+            yield packed_zstd
+    else:
+        yield file
 
 
 class _Unzstd(io.RawIOBase):

@@ -21,14 +21,34 @@ class InstantLoop(BareLoop):
     def __init__(self) -> None:
         super().__init__()
         self.now_s = 0.0
+        self._tasks: list[asyncio.Task[Any]] = []
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Return what a coroutine returns, or raise what it raises. It may wait for nothing but its own tasks."""
         with self.running():
-            task = self.create_task(work)
-            while not task.done():
-                self.ready.popleft()._run()  # noqa: SLF001 - a handle has no other way to run
+            try:
+                self._tasks = [task := self.create_task(work)]
+                while not task.done():
+                    self.ready.popleft()._run()  # noqa: SLF001 - a handle has no other way to run
+            except BaseException:  # Ctrl-C, wherever it strikes
+                self._end({*self._tasks, *asyncio.all_tasks(self)})
+                work.close()  # it may not have become a task
+                raise
             return task.result()
+
+    def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
+        """End what has begun, and take its exceptions: nobody else will, and asyncio would complain of that."""
+        for task in tasks:
+            task.cancel()
+        while self.ready:
+            self.ready.popleft()._run()  # noqa: SLF001 - as above
+        for task in tasks:
+            if not task.done():  # its next step was lost when it was about to be taken
+                task._log_destroy_pending = False  # type: ignore[attr-defined] # noqa: SLF001 - gather() does it, too
+                task.get_coro().close()
+            elif not task.cancelled():
+                task.exception()
+        self._tasks.clear()
 
     def time(self) -> float:
         return self.now_s

@@ -1,6 +1,6 @@
 """Notes of what the consumer's core decides while it handles one event; `planning.py` makes steps of them. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import msgspec
@@ -89,10 +89,12 @@ class NotingActor(Actor):
 
     notes: Notes
 
-    async def perform(self, actions: Sequence[Action], seen: Observation, place: Place | None) -> Outcome:
+    async def perform(
+        self, actions: Sequence[Action], seen: Observation, place: Place | None, own: Container[str] = ()
+    ) -> Outcome:
         done = False
         try:
-            outcome = await super().perform(actions, seen, place)
+            outcome = await super().perform(actions, seen, place, own)
             done = True
         finally:
             self.notes.take(actions, place, done=done)

@@ -12,6 +12,7 @@ import msgspec
 from consumer.actions import CreateRecord, DeferPatch, PatchObject, UpdateRecord
 from replay.capture import ONLY_REGISTRY
 from replay.steps import Step, Taken
+from shared.objects import ObjectKey
 
 _COLUMNS: Final = (("SEQ", 6), ("TIME", 24), ("OBJECT", 28), ("EVENT", 8), ("RESULT", 9), ("DECISION", 44))
 _LAST: Final = "REASON"
@@ -20,11 +21,15 @@ _REASON_MAX: Final = 300
 
 
 class Tally(msgspec.Struct):
-    """What a plan came to. `records`: how many each registry holds. `assumed`: there are no facts about models."""
+    """What a plan came to. `uids`: an object that was made again has two. `records`: how many each registry holds.
+
+    `assumed`: there are no facts about models.
+    """
 
     events: int = 0
     looks: int = 0
-    objects: set[str] = msgspec.field(default_factory=set)
+    objects: set[ObjectKey] = msgspec.field(default_factory=set)
+    uids: set[str] = msgspec.field(default_factory=set)
     results: Counter[str] = msgspec.field(default_factory=Counter)
     decisions: Counter[str] = msgspec.field(default_factory=Counter)
     records: dict[str, int] = msgspec.field(default_factory=dict)
@@ -37,7 +42,8 @@ class Tally(msgspec.Struct):
         else:
             self.events += 1
             self.results[step.result] += 1
-        self.objects.add(step.uid)
+        self.objects.add(step.key)
+        self.uids.add(step.uid)
         for taken in step.taken:
             self.decisions[taken.kind] += 1
 
@@ -46,6 +52,7 @@ class Tally(msgspec.Struct):
             "events": self.events,
             "looks": self.looks,
             "objects": len(self.objects),
+            "uids": len(self.uids),
             "results": dict(sorted(self.results.items())),
             "decisions": dict(sorted(self.decisions.items())),
             "records": self.records,

@@ -70,7 +70,7 @@ class Planner:
         settings = header.plan_settings
         self.registries: dict[str, MemoryRegistry] = {}
         self._header = header
-        self._settings = settings
+        self.settings = settings
         self._strict = strict
         self._loop = InstantLoop()  # type: ignore[abstract] # what it lacks is never called
         self._notes = Notes(self._loop.time)
@@ -156,7 +156,7 @@ class Planner:
         known = self._reconciler.memory.get(seen.uid)
         if known is not None and known.freshness == seen.freshness and known.digest == seen.digest:
             return known.inputs.wanted
-        return want(seen, self._settings.prefix)
+        return want(seen, self.settings.prefix)
 
     async def _look(self, key: ObjectKey, last: Observation, sequence: int) -> Step | None:
         """Look at an object whose id is due; return what came of it, None when that is nothing."""
@@ -186,7 +186,7 @@ class Planner:
         waiting = self._waiting.get(seen.uid)
         if waiting is None or compare(seen.freshness, waiting.freshness) is not Order.NEWER:
             return seen
-        prefix = self._settings.prefix
+        prefix = self.settings.prefix
         same = want(waiting, prefix).model == want(seen, prefix).model
         return replace(seen, passed=passed_over(waiting, prefix)) if same else seen
 

@@ -35,7 +35,7 @@ class MemoryRegistry:
         self._on_write = on_write
         self._models: set[str] = set()
         self._versions: dict[str, str] = {}
-        self._told = False  # of models or versions
+        self._told = False  # of models or versions, there or absent
         self._assumed: dict[str, str] = {}
         self._environments: dict[str, str] = {}
         self._records: dict[str, Record] = {}
@@ -63,9 +63,13 @@ class MemoryRegistry:
 
     def seed(self, facts: Facts) -> None:
         """Add what a registry held. Facts of one registry add up."""
-        self._told = self._told or bool(facts.models or facts.versions)
+        told = (facts.models, facts.versions, facts.absent_models, facts.absent_versions)
+        self._told = self._told or any(told)
         self._models.update(facts.models)
         self._versions.update(facts.versions)
+        self._models.difference_update(facts.absent_models)
+        for version_id in facts.absent_versions:
+            self._versions.pop(version_id, None)
         self._count(*facts.models, *facts.versions, *facts.environments.values(), *(each.id for each in facts.records))
         self._environments.update(facts.environments)
         for fact in facts.records:

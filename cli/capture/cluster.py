@@ -68,6 +68,7 @@ async def _work(session: Session, recording: Recording, clerks: "list[_Clerk]") 
 
     async def followed() -> None:
         await together(listed(), session.ended.wait())
+        recording.place()
         await session.ended.wait()
 
     ending = session.following(followed) if session.wanted.follow else listed()

@@ -46,7 +46,8 @@ def record(  # noqa: PLR0913 - one parameter for each option
     with --no-registry no REGISTRY_*; with --from-watch none.
 
     Exit code 0: recorded. 1: recorded, but something was left out. 2: wrong settings
-    or options. 3: something was not read; what was is in the file. 130: interrupted.
+    or options, or no watch file. 3: something was not read; what was is in the file,
+    if there was anything. 130: interrupted. What fails leaves the file as it was.
     """
     from cli.capture.record import run
     from cli.capture.recording import Options

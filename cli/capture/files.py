@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 from rich.text import Text
 
-from cli.capture.record import in_the_way
 from cli.capture.recording import Progress, anonymizer_of
 from cli.capture.shown import as_data, listing
 from cli.ending import REFUSED, Endings, about, guarded
-from cli.output import console, failed, silence_logs, write_json
-from replay.capture import Captured, CaptureError, Footer, Header
+from cli.output import console, failed, many, silence_logs, write_json
+from cli.writable import in_the_way
+from replay.capture import Captured, CaptureError, CutError, Footer, Header
 from replay.files import Capture, reading, writing
 from replay.upkeep.redaction import Redactor
 from replay.upkeep.statistics import Statistics
@@ -44,9 +44,6 @@ def redact(options: Redacting) -> int:
     refused = "--salt says nothing without --anonymous." if options.salt and not options.anonymous else ""
     if options.anonymous and options.file == _STDIN:
         refused = "--anonymous reads the file twice: standard input cannot be."
-    if _same(options.file, options.into):
-        refused = "a file cannot be written over while it is read: choose another name."
-    refused = refused or in_the_way(options.into, force=options.force)
     if refused:
         return failed("redact", refused, REFUSED)
     return guarded("redact", _ENDINGS, lambda: _redact(options))
@@ -63,6 +60,9 @@ def stats(file: Path, output: Output) -> int:
 
 
 def _redact(options: Redacting) -> int:
+    refused = in_the_way(options.into, force=options.force, source=options.file)
+    if refused:
+        return failed("redact", refused, REFUSED)
     silence_logs()
     found, left_out = Statistics(), 0
     namespaces = frozenset(_namespaces(options.file)) if options.anonymous else frozenset()
@@ -102,6 +102,21 @@ def _redact(options: Redacting) -> int:
 
 def _validate(file: Path, output: Output) -> int:
     silence_logs()
+    try:
+        return _validated(file, output)
+    except CaptureError as error:
+        if output == "json":
+            is_cut, why = isinstance(error, CutError), str(error)
+            problems = [] if is_cut else [{"line": 1, "problem": why}]
+            write_json(_verdict(0, len(problems), problems, why if is_cut else None))
+        raise
+
+
+def _verdict(events: int, count: int, shown: list[dict[str, Any]], cut: str | None) -> dict[str, Any]:
+    return {"events": events, "problems": count, "shown": shown, "cut": cut}
+
+
+def _validated(file: Path, output: Output) -> int:
     with reading(file) as capture:
         validation = Validation(capture)
         problems: list[Problem] = []
@@ -112,13 +127,13 @@ def _validate(file: Path, output: Output) -> int:
                 problems.append(problem)
     if output == "json":
         shown = [{"line": each.line, "problem": each.what} for each in problems]
-        write_json({"events": capture.events, "problems": count, "shown": shown, "cut": capture.cut})
+        write_json(_verdict(capture.events, count, shown, capture.cut))
     else:
         for each in problems:
             console().print(Text(f"line {each.line} {each.what}"))
         if count > len(problems):
             console().print(Text(f"and {count - len(problems)} more"))
-        verdict = f"{count} problems" if count else "no problem"
+        verdict = many(count, "problem") if count else "no problem"
         console().print(Text(f"{file}: {capture.events} events in {capture.number} lines, {verdict}"))
     return _ended("validate", capture, FOUND if count else FINE)
 
@@ -149,10 +164,3 @@ def _ended(command: str, capture: Capture, code: int) -> int:
         return code
     failed(command, f"{capture.name} was cut: {capture.cut}. What stands before it was read.", CUT)
     return code if code == FOUND else CUT
-
-
-def _same(file: Path, other: Path) -> bool:
-    try:
-        return file.samefile(other)
-    except OSError:
-        return False

@@ -5,9 +5,7 @@ What gets into the file is reduced and redacted (`replay/upkeep/redaction.py`), 
 
 import asyncio
 import os
-import stat
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from rich.text import Text
@@ -16,10 +14,11 @@ from cli.capture.recording import Options, Progress, Session, Wanted
 from cli.capture.shown import as_data, listing
 from cli.ending import REFUSED, Endings, guarded
 from cli.output import console, failed, silence_logs, write_json
+from cli.writable import in_the_way
 
 COMMAND: Final = "record"
 DONE, LEFT_OUT, INCOMPLETE = 0, 1, 3
-_ENDINGS: Final = Endings(unread=DONE, unreachable=INCOMPLETE)
+_ENDINGS: Final = Endings(unread=DONE, unreachable=INCOMPLETE, cut=INCOMPLETE)
 
 
 def run(options: Options, environ: Mapping[str, str] = os.environ) -> int:
@@ -28,13 +27,13 @@ def run(options: Options, environ: Mapping[str, str] = os.environ) -> int:
         wanted = Wanted.of(options)
     except ValueError as error:
         return failed(COMMAND, str(error), REFUSED)
-    contradiction = _contradiction(options, wanted) or in_the_way(options.file, force=options.force)
-    if contradiction:
-        return failed(COMMAND, contradiction, REFUSED)
     return guarded(COMMAND, _ENDINGS, lambda: _recorded(options, wanted, environ))
 
 
 def _recorded(options: Options, wanted: Wanted, environ: Mapping[str, str]) -> int:
+    refused = _contradiction(options, wanted) or in_the_way(options.file, force=options.force, source=options.watch)
+    if refused:
+        return failed(COMMAND, refused, REFUSED)
     silence_logs()
     with Progress(COMMAND) as progress:
         session = Session(options, wanted, progress)
@@ -81,17 +80,6 @@ def _contradiction(options: Options, wanted: Wanted) -> str:
     if options.salt and not options.anonymous:
         return "--salt says nothing without --anonymous."
     return ""
-
-
-def in_the_way(file: Path, *, force: bool) -> str:
-    """Return a sentence when the file may not be written."""
-    try:
-        mode = file.stat().st_mode
-    except OSError:
-        return ""
-    if not stat.S_ISREG(mode):
-        return f"{file} is no file that can be written."
-    return "" if force else f"{file} exists: choose another name, or --force to write over it."
 
 
 def _show(session: Session) -> int:

@@ -16,13 +16,14 @@ from rich.text import Text
 
 from cli.ending import about
 from cli.output import console
-from replay.capture import FORMAT, Header, Line
+from replay.capture import FORMAT, CaptureError, Header, Line
 from replay.files import writing
 from replay.pacing import Bound, parse_bound
 from replay.recording.core import Chosen, Recorder
 from replay.upkeep.anonymity import Anonymizer
 from replay.upkeep.redaction import Redactor
 from replay.upkeep.statistics import Statistics
+from shared.errors import IsvcSyncError, SettingsError
 from shared.objects import Kind
 
 if TYPE_CHECKING:
@@ -124,7 +125,8 @@ class Progress:
 class Session:
     """One recording. `ended` is set when it is to stop; `troubles`: sentences about what is missing in the file.
 
-    `begun`: there is something in the file.
+    `live`: its source goes on until somebody ends it, so that the file is to be read meanwhile; else it takes its place
+    when all is recorded. `begun`: it has taken its place.
     """
 
     def __init__(self, options: Options, wanted: Wanted, progress: Progress) -> None:
@@ -135,6 +137,7 @@ class Session:
         self.statistics = Statistics()
         self.troubles: list[str] = []
         self.left_out = 0
+        self.live = wanted.follow
         self.begun = False
 
     def header(self, **fields: Any) -> Header:
@@ -144,15 +147,22 @@ class Session:
 
     @contextmanager
     def recorder(self, header: Header, namespaces: Collection[str] = ()) -> Iterator["Recording"]:
-        """Make the file. `namespaces` are those for which rules with wildcards are spelt out, if it is anonymous."""
+        """Make the file. `namespaces` are those for which rules with wildcards are spelt out, if it is anonymous.
+
+        What was recorded stays when somebody ends it, or what it comes from does not answer any more.
+        """
         anonymizer = anonymizer_of(header, self.options.salt, frozenset(namespaces)) if self.options.anonymous else None
         redactor = Redactor(header, anonymizer)
         file = self.options.file
-        self.begun = True
         with about(file), writing(file, redactor.header_text()) as writer:
             recorder = Recorder(writer, redactor, self.wanted.chosen, self.progress.tell)
+            recording = Recording(self, recorder)
             try:
-                yield Recording(self, recorder)
+                yield recording
+            except BaseException as error:
+                if _leaves_a_part(error) and recorder.events:
+                    recording.place()
+                raise
             finally:
                 self.left_out += recorder.left_out
 
@@ -189,13 +199,28 @@ class Recording:
             written = self.recorder.write(line)
             if written is not None:
                 self._session.statistics.take(written)
+            if self._session.live and self.recorder.events:
+                self.place()
             self._session.progress.at(f"{self.recorder.events} events recorded")
+
+    def place(self) -> None:
+        """Let the file take its place as far as it is, if it has not."""
+        if not self._session.begun:
+            self.recorder.place()
+            self._session.begun = True
 
     async def keep_flushing(self) -> None:
         """Let nobody lose more than a second of a stream that goes on."""
         while True:
             await asyncio.sleep(_FLUSH_S)
             self.recorder.flush()
+
+
+def _leaves_a_part(error: BaseException) -> bool:
+    if isinstance(error, CaptureError | SettingsError):
+        return False
+    ended = (KeyboardInterrupt, asyncio.CancelledError, IsvcSyncError, TimeoutError, ConnectionError)
+    return isinstance(error, ended)
 
 
 def anonymizer_of(header: Header, salt: str, namespaces: frozenset[str]) -> Anonymizer:

@@ -60,6 +60,8 @@ async def _record(session: Session, settings: RecordSettings, cluster: Cluster |
             async for line in initial:
                 await facts.write(line)
         recording.recorder.flush()
+        if session.live:
+            recording.place()
         await together(_events(session, reader, found, facts), recording.keep_flushing())
         await facts.end()
 

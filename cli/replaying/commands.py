@@ -42,11 +42,14 @@ def replay(  # noqa: PLR0913 - one parameter for each option
     replayed, on a stream of their own. -o json writes a step a line.
 
     Exit code 0: shown. 1: with --to, a registry or cluster ends otherwise than the
-    capture says. 2: not a capture, or wrong options. 3: the file was cut, or a target does
-    not answer. 130: interrupted.
+    capture says. 2: not a capture, wrong options, or no event of what --only names.
+    3: the file was cut, or a target does not answer. 130: interrupted.
     """
     chosen: dict[str, Any] = {"file": file, "since": since, "until": until, "only": tuple(only or ()), "output": output}
     if not to:
+        given = {"yes-to": yes_to, "speed": speed != "max", "step": step, "keep": keep, "name": name}
+        if named := [f"--{option}" for option, value in {**given, "cluster-id": cluster_id}.items() if value]:
+            raise typer.BadParameter(f"{', '.join(named)}: these go with --to, and a plan is no playing")
         from cli.replaying import plan as planned
 
         raise typer.Exit(planned.run(planned.Options(**chosen, strict=strict)))
@@ -100,7 +103,7 @@ def explain(
 
     Exit code 0: registry and object agree. 1: something is pending or wrong.
     2: wrong settings or options, or not a capture. 3: something cannot be read,
-    or the file was cut. 130: interrupted.
+    the file was cut, or it does not tell what the registry held. 130: interrupted.
     """
     from cli.replaying.explain import Options, run
 
@@ -166,7 +169,8 @@ def shrink(  # noqa: PLR0913 - one parameter for each option
     """Make a capture that fails in `explore` as small as can be: objects first, then events.
 
     Exit code 0: written; the command that fails with it is shown. 1: no seed fails.
-    2: not a capture, or wrong options. 130: interrupted.
+    2: not a capture, or wrong options. 3: the file was cut, and up to there no seed
+    fails. 130: interrupted.
     """
     from cli.replaying.shrink import Options, run
 

@@ -32,8 +32,10 @@ from replay.steps import Step
 
 COMMAND: Final = "diff"
 SAME, DIFFERS, CUT = 0, 1, 3
-_ENDINGS: Final = Endings(unread=REFUSED)  # before the two were compared
+_ENDINGS: Final = Endings(unread=REFUSED, cut=CUT)  # before the two were compared
 _SHOWN_MAX: Final = 120  # characters of a value
+_PLAIN: Final = {"COLUMNS": "1000", "TERM": "dumb", "NO_COLOR": "1", "TYPER_USE_RICH": "0"}  # one sentence, one line
+_BOX: Final = " │|┃╭╮╰╯─━"
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -118,7 +120,7 @@ def _planned_there(command: Command, file: Path, selection: Selection) -> Plan:
     """Return what another version decides. Raises CaptureError with what it says where it does not."""
     plan = Plan(exact=True)
     arguments = (*command.args, "replay", str(file.absolute()), "-o", "json")
-    environ = {**os.environ, **command.variables}
+    environ = {**os.environ, **command.variables, **_PLAIN}
     with TemporaryFile() as said:
         with subprocess.Popen(arguments, env=environ, stdout=subprocess.PIPE, stderr=said) as process:  # noqa: S603 - named by whoever called us
             assert process.stdout is not None, "asked for"
@@ -131,9 +133,14 @@ def _planned_there(command: Command, file: Path, selection: Selection) -> Plan:
         said.seek(0)
         complaint = said.read().decode(errors="replace").strip()
     if process.returncode not in {SAME, CUT}:
-        last = clean(complaint.splitlines()[-1]) if complaint else "it says nothing"
-        raise CaptureError(f"the other version ended with {process.returncode}: {last}")
+        raise CaptureError(f"the other version ended with {process.returncode}: {_last_words(complaint)}")
     return plan
+
+
+def _last_words(complaint: str) -> str:
+    """Return the last line that says something, without the box that may be drawn around it."""
+    words = (clean(line).strip(_BOX) for line in reversed(complaint.splitlines()))
+    return next((line for line in words if any(map(str.isalpha, line))), "it says nothing")
 
 
 def _steps(lines: Iterable[bytes]) -> Iterator[Step]:

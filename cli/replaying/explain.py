@@ -23,7 +23,7 @@ from shared.objects import Kind, ObjectKey
 COMMAND: Final = "explain"
 _ASSUMED: Final = "the capture has no facts about models and versions: those that labels name were taken to exist."
 AGREES, PENDING, INCOMPLETE = 0, 1, 3
-_ENDINGS: Final = Endings(unread=AGREES, unreachable=INCOMPLETE)
+_ENDINGS: Final = Endings(unread=AGREES, unreachable=INCOMPLETE, cut=INCOMPLETE)
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -56,7 +56,10 @@ def _explained(options: Options, environ: Mapping[str, str]) -> int:
 
     keys = options.keys
     silence_logs()
-    return _show(options, asyncio.run(live_of(keys, environ)))
+    lives = asyncio.run(live_of(keys, environ))
+    code = _show(options, lives[0])
+    _tell_others(lives[0].key, [each.key for each in lives[1:]])
+    return code
 
 
 def _from_capture(options: Options, keys: tuple[ObjectKey, ...], file: Path) -> int:
@@ -64,13 +67,22 @@ def _from_capture(options: Options, keys: tuple[ObjectKey, ...], file: Path) -> 
     with files.reading(file) as capture:
         planner = Planner(capture.header)
         evidence = asyncio.run(found_in(capture, keys, planner, capture.header.plan_settings))
-    found = next((each for each in evidence if each.past), evidence[0])
-    code = _show(options, life(found))
+    known = [each for each in evidence if each.past] or evidence[:1]
+    code = _show(options, life(known[0]))
+    _tell_others(known[0].key, [each.key for each in known[1:]])
     if planner.assuming:
         tell(COMMAND, _ASSUMED)
     if capture.cut is not None:
         return failed(COMMAND, f"{capture.name} was cut, {capture.cut}: this is the life up to there.", INCOMPLETE)
     return code
+
+
+def _tell_others(shown: ObjectKey, others: list[ObjectKey]) -> None:
+    """Say that a name is also that of an object of another kind."""
+    for key in others:
+        tell(
+            COMMAND, f"this is the {shown.kind}; there is an {key.kind} of that name, too: --kind {key.kind} shows it."
+        )
 
 
 def _show(options: Options, found: Life) -> int:
@@ -83,6 +95,6 @@ def _show(options: Options, found: Life) -> int:
 
 def code_of(found: Life) -> int:
     """Return the exit code that says how an object is."""
-    if found.cause == Cause.UNREAD or (found.agrees and found.unread):
+    if found.cause == Cause.UNREAD or (found.agrees and (found.unread or found.planned)):
         return INCOMPLETE
     return AGREES if found.agrees else PENDING

@@ -44,7 +44,7 @@ def _section(section: Section, found: Life, *, is_earlier: bool) -> Iterator[Ren
     yield Text.assemble(before, (str(found.key), "cyan"), f", uid {section.uid}, {section.state}")
     yield from (Padding(each, (0, 0, 0, 2), expand=False) for each in _events(section.moments))
     for record in section.records:
-        yield _hanging("  Record  ", _record(record))
+        yield _hanging("  Planned " if record.planned else "  Record  ", _record(record))
     for each in section.pending:
         yield _hanging("  Pending ", Text(f"{each.what}."), "yellow" if each.cause in _PATIENT else "red")
 

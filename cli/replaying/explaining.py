@@ -22,8 +22,8 @@ from shared.settings import load
 from shared.streams import stream_names
 
 
-async def live_of(keys: tuple[ObjectKey, ...], environ: Mapping[str, str]) -> Life:
-    """Return the life of the first of these objects that anybody knows, else of the first.
+async def live_of(keys: tuple[ObjectKey, ...], environ: Mapping[str, str]) -> list[Life]:
+    """Return the lives of those of these objects that anybody knows, else that of the first.
 
     Raises SettingsError and RefusedToStartError for what cannot be used, UnreachableError, TransientError and
     PermanentError when cluster or broker do not answer.
@@ -45,9 +45,7 @@ async def live_of(keys: tuple[ObjectKey, ...], environ: Mapping[str, str]) -> Li
                 marker=await read.stream.marker(key.kind),
             )
             lives.append(life(await found_now(key, sources)))
-            if lives[-1].sections:
-                return lives[-1]
-        return lives[0]
+        return [each for each in lives if each.sections] or lives[:1]
 
 
 async def _header(read: Reading, settings: ConsumerSettings) -> Header:

@@ -20,7 +20,7 @@ from replay.plan_text import ASSUMED, clean
 
 COMMAND: Final = "explore"
 SAME, DIFFERS, CUT = 0, 1, 3
-_ENDINGS: Final = Endings(unread=REFUSED)  # before all seeds were explored
+_ENDINGS: Final = Endings(unread=REFUSED, cut=CUT)  # before all seeds were explored
 _SHOWN_MAX: Final = 10  # failing seeds, and differences of each
 _TOLD: Final = 10  # how often it is said how far it is
 

@@ -24,10 +24,11 @@ from replay.pacing import Bound, parse_bound
 from replay.plan_text import ASSUMED, Tally, foot, head, rows
 from replay.planning import Planner
 from replay.steps import Step
+from shared.objects import Kind, ObjectKey
 
 COMMAND: Final = "replay"
 SHOWN, CUT = 0, 3
-_ENDINGS: Final = Endings(unread=SHOWN)
+_ENDINGS: Final = Endings(unread=SHOWN, cut=CUT)
 _STYLES: Final = {"dead": "red", "retry": "yellow", "noop": "bright_black", "duplicate": "bright_black"}
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -59,6 +60,15 @@ class Selection(Struct, frozen=True):
 
     def shows(self, line: Captured) -> bool:
         return self.since is None or not self.since.is_after(line)
+
+    def unknown(self, planner: Planner) -> tuple[str, ...]:
+        """Return those of `only` of which no event has told."""
+        missing = []
+        for namespace, name in sorted(self.only):
+            keys = [ObjectKey(kind, namespace, name) for kind in Kind]
+            if not any(planner.shown(key) or key in planner.dead_letters for key in keys):
+                missing.append(f"{namespace}/{name}")
+        return tuple(missing)
 
     def shows_object(self, step: Step) -> bool:
         return not self.only or (step.key.namespace, step.key.name) in self.only
@@ -143,7 +153,11 @@ def _plan(capture: Capture, options: Options, selection: Selection) -> int:
         tell(COMMAND, ASSUMED)
     if capture.cut is not None:
         return failed(COMMAND, f"{capture.name} was cut, {capture.cut}: this is the plan up to there.", CUT)
-    return SHOWN
+    unknown = selection.unknown(planner)
+    if not unknown:
+        return SHOWN
+    sentence = f"{capture.name} tells nothing of {', '.join(unknown)}"
+    return failed(COMMAND, f"{sentence}{' up to there' if selection.until else ''}.", REFUSED)
 
 
 class _Table:

@@ -8,20 +8,21 @@ from typing import Final, Literal
 from msgspec import Struct
 from rich.text import Text
 
-from cli.capture.record import in_the_way
 from cli.ending import REFUSED, Endings, about, guarded
 from cli.output import console, failed, silence_logs, write_json
 from cli.progress import tell
 from cli.replaying.explore import command_of
+from cli.writable import in_the_way
 from replay.capture import Captured, Facts
 from replay.exploring.shrinking import Shrinker, Shrunk
 from replay.exploring.story import Story
 from replay.files import reading, writing
 from replay.plan_text import clean
+from replay.upkeep.rewriting import encode_over
 
 COMMAND: Final = "shrink"
-SHRUNK, HOLDS = 0, 1
-_ENDINGS: Final = Endings(unread=REFUSED)  # before anything was written
+SHRUNK, HOLDS, CUT = 0, 1, 3
+_ENDINGS: Final = Endings(unread=REFUSED, cut=CUT)  # before anything was written
 _STDIN: Final = Path("-")
 
 
@@ -49,49 +50,54 @@ def _run(options: Options) -> int:
         return failed(COMMAND, refused, REFUSED)
     silence_logs()
     try:
-        story, shrunk = _shrunk(options)
+        story, shrunk, is_cut = _shrunk(options)
     except KeyboardInterrupt as error:
         raise KeyboardInterrupt("interrupted: nothing was written.") from error
     if shrunk is None:
-        return failed(COMMAND, f"none of {options.seeds} seeds from {options.seed} on fails.", HOLDS)
+        code = CUT if is_cut else HOLDS
+        return failed(COMMAND, f"none of {options.seeds} seeds from {options.seed} on fails.", code)
     _write(options, story, shrunk)
     with contextlib.suppress(BrokenPipeError):  # nobody reads any more
         _show(options, story, shrunk, time.monotonic() - began_s)
     return SHRUNK
 
 
-def _shrunk(options: Options) -> tuple[Story, Shrunk | None]:
-    """Return the story, and what is left of it; None where no seed fails. Raises CaptureError, OSError."""
+def _shrunk(options: Options) -> tuple[Story, Shrunk | None, bool]:
+    """Return the story, what is left of it (None where no seed fails), and whether the file was cut.
+
+    Raises CaptureError, OSError.
+    """
     with reading(options.file) as capture:
         story = Story.of(capture)
     if capture.cut is not None:
         tell(COMMAND, f"{capture.name} was cut, {capture.cut}: what is there is shrunk.")
     shrinker = Shrinker(story, options.workers, lambda sentence: tell(COMMAND, clean(sentence)))
-    return story, shrinker.shrink(range(options.seed, options.seed + options.seeds))
+    shrunk = shrinker.shrink(range(options.seed, options.seed + options.seeds))
+    return story, shrunk, capture.cut is not None
 
 
 def _refusal(options: Options) -> str:
     if options.file == _STDIN:
         return "the file is read twice: standard input cannot be."
-    if options.into.exists() and options.file.exists() and options.into.samefile(options.file):
-        return "a file cannot be written over while it is read: choose another name."
-    return in_the_way(options.into, force=options.force)
+    return in_the_way(options.into, force=options.force, source=options.file)
 
 
 def _write(options: Options, story: Story, shrunk: Shrunk) -> None:
-    """Write the lines that are left as they are, with what the registries held before them."""
+    """Write the lines that are left as they are, with what they need of what the registries held."""
     left = {id(line) for line in shrunk.story.events}
     chosen = [id(line) in left for line in story.events]
     into = options.into
     with reading(options.file) as capture, about(into), writing(into, capture.header_text) as writer:
-        events = iter(chosen)
+        events, facts = iter(chosen), iter(shrunk.facts)
         for line, text in capture.with_text():
             match line:
                 case Captured():
                     if next(events):
                         writer.write_text(text, line)
                 case Facts(at="start"):
-                    writer.write_text(text, line)
+                    part = next(facts)
+                    if part is not None:
+                        writer.write_text(text if part == line else encode_over(part, text), part)
                 case _:
                     pass
 

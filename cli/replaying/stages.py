@@ -3,8 +3,8 @@
 import asyncio
 import math
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ from consumer.registry import ModelRegistry
 from consumer.registry_client import RegistryAccess, RegistryClient
 from consumer.settings import RegistrySettings
 from replay.capture import Header
+from replay.plan_text import clean
 from replay.target.choice import Guise, Target, TargetKind
 from replay.target.kube import Tally
 from replay.target.nats import STREAM_BYTES, ReplayStreams
@@ -157,6 +158,8 @@ def _told(order: Order, settings: BrokerSettings) -> tuple[str, ...]:
 
 async def _open_world(order: Order, stack: AsyncExitStack) -> Opened:
     """Start a world with a consumer in it that writes to the world's own registry, or to the one that is named."""
+    if order.target.kind is TargetKind.REGISTRY:
+        await _require_answer(order)
     directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="isvc-sync-replay-")))
     running = await stack.enter_async_context(local.world(directory, local.Options(kserve=False)))
     become(running, order.guise, order.header)
@@ -175,6 +178,7 @@ async def _open_world(order: Order, stack: AsyncExitStack) -> Opened:
         learn=seeding.learn if order.target.kind is TargetKind.SANDBOX else Around().learn,
         present=Mirror(running.cluster).present,
         ended=lambda: _last_words(consumer),
+        log=lambda: clean("".join(consumer.last_lines(1))),
     )
     stage = EventStage(streams, order.guise, order.wait_s, around)
     await stage.read_by(broker.shards)
@@ -193,6 +197,26 @@ def _last_words(consumer: Child) -> str:
 
 async def _held(settings: RegistrySettings, environments: set[str], cluster_id: str) -> list[Held]:
     """Read the records of that cluster id, with the names of their environments as far as these are known."""
+    async with _registry(settings) as registry:
+        names = {await registry.find_environment(name): name for name in sorted(environments)}
+        async with aclosing(registry.all_records()) as records:
+            return [
+                Held(record, names.get(record.environment_id, ""))
+                async for record in records
+                if record.stamp is None or record.stamp.cluster_id == cluster_id
+            ]
+
+
+async def _require_answer(order: Order) -> None:
+    """Ask a registry that is not ours once: one that is away is no reason to start anything. Raises as adapters do."""
+    given = {name: order.environ[name] for name in _REGISTRY_VARIABLES if name in order.environ}
+    settings = load(RegistrySettings, given | {"REGISTRY_URL": order.target.url})
+    async with _registry(settings) as registry:
+        await registry.find_environment(order.guise.name)
+
+
+@asynccontextmanager
+async def _registry(settings: RegistrySettings) -> AsyncIterator[ModelRegistry]:
     assert settings.registry_url is not None, "it was given"
     try:
         access = RegistryAccess(
@@ -205,13 +229,6 @@ async def _held(settings: RegistrySettings, environments: set[str], cluster_id: 
         raise SettingsError(f"--to {error}.") from error
     client = RegistryClient(access, InFlightLimit(1), Instruments(NoOpTracer(), lambda *_: None))
     try:
-        registry = ModelRegistry(client, lambda: math.inf)
-        names = {await registry.find_environment(name): name for name in sorted(environments)}
-        async with aclosing(registry.all_records()) as records:
-            return [
-                Held(record, names.get(record.environment_id, ""))
-                async for record in records
-                if record.stamp is None or record.stamp.cluster_id == cluster_id
-            ]
+        yield ModelRegistry(client, lambda: math.inf)
     finally:
         await client.close()

@@ -10,11 +10,13 @@ from typing import Final
 from msgspec import Struct
 from rich.text import Text
 
-from cli.ending import REFUSED, Endings, guarded
-from cli.output import console, failed, silence_logs
+from cli.ending import REFUSED, Endings, about, guarded
+from cli.output import console, failed, many, silence_logs
 from cli.progress import tell
+from cli.writable import in_the_way
 from replay.capture import Action, Captured, Facts
 from replay.files import Capture, reading
+from replay.placing import beside
 from replay.planning import Planner
 from replay.timeline.data import Page
 from replay.timeline.html import html
@@ -41,14 +43,12 @@ class Options(Struct, frozen=True, kw_only=True):
 
     @property
     def contradiction(self) -> str:
-        """Return a sentence when this cannot be done. Raises OSError."""
+        """Return a sentence when this cannot be done. Raises OSError where the page cannot be written."""
         for text in self.only:
             parts = text.split("/")
             if len(parts) != 2 or not all(parts):
                 return f"--only is {text[:80]!r}: it must be NAMESPACE/NAME."
-        if self.output.exists() and not self.force:
-            return f"{self.output} is there already: --force writes over it."
-        return ""
+        return in_the_way(self.output, force=self.force, source=self.file)
 
 
 def run(options: Options) -> int:
@@ -57,8 +57,9 @@ def run(options: Options) -> int:
 
 
 def _run(options: Options) -> int:
-    if options.contradiction:
-        return failed(COMMAND, options.contradiction, REFUSED)
+    refused = options.contradiction
+    if refused:
+        return failed(COMMAND, refused, REFUSED)
     silence_logs()
     with reading(options.file) as capture:
         page = drawn(capture, options.objects)
@@ -90,14 +91,12 @@ def _write(options: Options, page: Page, capture: Capture) -> int:
     if options.only and not page.objects:
         return failed(COMMAND, f"{capture.name} tells nothing of {', '.join(options.only)}.", REFUSED)
     text = html(page).encode()
-    with options.output.open("wb" if options.force else "xb") as file:
-        file.write(text)
+    with about(options.output), beside(options.output) as made:
+        made.file.write(text)
     if len(text) > _SLOW_BYTES:
         tell(COMMAND, f"{len(text) / 1e6:,.0f} MB are slow to open: --only NAMESPACE/NAME draws less.")
-    events, objects = len(page.events.at), len(page.objects)
-    console().print(
-        Text(f"{options.output}: {events:,} events of {objects:,} objects, {len(text) / 1e6:.2f} MB. Press ? in it.")
-    )
+    told = f"{many(len(page.events.at), 'event')} of {many(len(page.objects), 'object')}, {len(text) / 1e6:.2f} MB"
+    console().print(Text(f"{options.output}: {told}. Press ? in it."))
     if capture.cut is not None:
         return failed(COMMAND, f"{capture.name} was cut, {capture.cut}: the page shows what is there.", CUT)
     return WRITTEN

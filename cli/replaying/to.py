@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 COMMAND = "replay"
 FINE, DIFFERS, UNREACHABLE = 0, 1, 3
-_ENDINGS: Final = Endings(unread=UNREACHABLE, unreachable=UNREACHABLE)
+_ENDINGS: Final = Endings(unread=UNREACHABLE, unreachable=UNREACHABLE, cut=UNREACHABLE)
 
 
 class Options(Struct, frozen=True, kw_only=True):

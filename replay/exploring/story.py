@@ -91,7 +91,7 @@ class Story(msgspec.Struct, frozen=True):
                     headers=events.encode(event),
                     body=line.data,
                     at_s=at_s,
-                    seen=_seen(line),
+                    seen=seen_of(line),
                     ends=event.type is EventType.DELETED,
                 )
             )
@@ -211,7 +211,7 @@ class _Said:
         runtimes: dict[tuple[str, str], str] = {}
         prefix = story.header.deciding.prefix
         for line in story.events:
-            seen = _seen(line)
+            seen = seen_of(line)
             ours = line.event.cluster_id == story.header.cluster_id
             if seen is None or not ours or seen.obj.metadata.uid != seen.uid:
                 self.unread.add(line.event.key)
@@ -235,7 +235,8 @@ class _Said:
         return {uid for uid in self._late if not self._carried_last[uid] and self._carried[uid]}
 
 
-def _seen(line: Captured) -> Observation | None:
+def seen_of(line: Captured) -> Observation | None:
+    """Return what an event shows, None where it does not decode."""
     try:
         return observe(line.event, line.obj)
     except BadEventError:

@@ -50,15 +50,19 @@ async def _evidence(
     decided.looked(at_end)
     past, key = decided.past, decided.key
     uids = {each.event.event.uid for each in past}
-    planned = {name: tuple(registry.records()) for name, registry in planner.registries.items()}
-    held = told.ended or planned
+    planned = {
+        name: tuple(registry.records()) for name, registry in planner.registries.items() if name not in told.ended
+    }
+    held = {**planned, **told.ended}
+    records = {name: tuple(each for each in those if is_about(each, key, uids)) for name, those in held.items()}
     return Evidence(
         key=key,
         settings=settings,
-        past=with_real_ids(past, planner, told.ended) if told.ended else tuple(past),
+        past=with_real_ids(past, planner, held) if told.ended else tuple(past),
         actions=tuple(told.actions),
-        standings={uid: await _standing(uid, past, planner, settings, told) for uid in uids},
-        records={name: tuple(each for each in those if is_about(each, key, uids)) for name, those in held.items()},
+        standings={uid: await _standing(uid, past, planner, records, told) for uid in uids},
+        records=records,
+        planned=frozenset(planned),
         letter=_letter(past),
         settled=frozenset(told.settled) if told.tells_settling else None,
     )
@@ -90,13 +94,18 @@ def with_real_ids(
     """Return decisions with the ids that the planned records have in their registries, "" for one that is not there."""
     real = {(name, record.external_id): record.id for name, those in records.items() for record in those}
     ids = {
-        record.id: real.get((name, record.external_id), "")
+        (name, record.id): real.get((name, record.external_id), "")
         for name, registry in planner.registries.items()
         for record in registry.records()
     }
 
     def renamed(step: Step) -> Step:
-        return replace(step, taken=tuple(replace(each, record=ids.get(each.record, "")) for each in step.taken))
+        return replace(
+            step,
+            taken=tuple(
+                replace(each, record=ids.get((each.registry or step.registry, each.record), "")) for each in step.taken
+            ),
+        )
 
     return tuple(
         replace(each, step=renamed(each.step) if each.step else None, looks=tuple(map(renamed, each.looks)))
@@ -157,27 +166,35 @@ def is_about(record: Record, key: ObjectKey, uids: set[str]) -> bool:
     return named or uid_of(record) in uids
 
 
-async def _standing(uid: str, past: list[Past], planner: Planner, settings: PlanSettings, told: _Told) -> Standing:
-    """Return where a uid stands after its last event."""
+async def _standing(
+    uid: str, past: list[Past], planner: Planner, held: Mapping[str, tuple[Record, ...]], told: "_Told"
+) -> Standing:
+    """Return where a uid stands after its last event; `held`: the object's records that count, by registry."""
+    settings = planner.settings
     events = [each for each in past if each.event.event.uid == uid and each.step is not None]
     last = events[-1]
-    shown = planner.shown(last.event.event.key)
-    seen = observe(last.event.event, last.event.obj)
-    if shown is not None and shown.uid == uid and not told.ended:
-        seen = shown  # the ids on the object are those of this registry in memory
+    homes = [each.step.registry for each in events if each.step is not None and each.step.registry]
+    seen = _seen(last, planner, is_real=homes[-1] in told.ended if homes else bool(told.ended))
     step = last.step
     labelled = want(seen, settings.prefix).model is not None
     if step is not None and not step.registry and labelled and step.result in {"dead", "retry"}:
         return Standing(seen=seen, no_home=step.reason, forbidden=step.result == "dead")
-    homes = [each.step.registry for each in events if each.step is not None and each.step.registry]
     if not homes:
         return Standing(seen=seen)
     home = homes[-1]
-    return Standing(seen=seen, home=home, facts=await _facts(seen, planner.registry(home), settings))
+    facts = await _facts(asked_about(seen, held.get(home, ()), settings), planner.registry(home))
+    return Standing(seen=seen, home=home, facts=facts)
 
 
-async def _facts(seen: Observation, registry: MemoryRegistry, settings: PlanSettings) -> PlanFacts:
-    asked = asked_about(seen, registry.records(), settings)
+def _seen(last: Past, planner: Planner, *, is_real: bool) -> Observation:
+    """Return the newest state; where its record's id is not the real one, with that of the registry in memory."""
+    shown = planner.shown(last.event.event.key)
+    if shown is not None and shown.uid == last.event.event.uid and not is_real:
+        return shown
+    return observe(last.event.event, last.event.obj)
+
+
+async def _facts(asked: Questions, registry: MemoryRegistry) -> PlanFacts:
     models = {each: await registry.model_exists(each) for each in asked.models}
     versions = {each: await registry.model_of_version(each) for each in asked.versions}
     return PlanFacts(models, versions)

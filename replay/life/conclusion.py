@@ -7,6 +7,7 @@ verdict is about the newest.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -19,6 +20,8 @@ from replay.life.words import changed_words, first_words
 from replay.steps import Taken
 from shared.events import EventType
 from shared.objects import ObjectKey
+
+PLANNED: Final = "planned: the capture does not tell what the registry held"
 
 
 class Moment(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
@@ -44,7 +47,10 @@ class Moment(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
 
 
 class Held(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One record of the object. `deployed` None: the registry holds no state. `written_from`: a resourceVersion."""
+    """One record of the object. `deployed` None: the registry holds no state. `written_from`: a resourceVersion.
+
+    `planned`: nobody read it, the plan makes it.
+    """
 
     registry: str
     id: str
@@ -56,6 +62,7 @@ class Held(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     written_from: str
     deployed_at: str
     undeployed_at: str
+    planned: bool = False
 
 
 class Section(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -73,7 +80,8 @@ class Section(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 class Life(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Everything about an object. `cause`: why it is not in the registry, or not up to date; "" where all is well.
 
-    `agrees`: nothing is pending or wrong. `unread`: what could not be read, so that more may be wrong.
+    `agrees`: nothing is pending or wrong. `unread`: what could not be read, so that more may be wrong. `planned`: the
+    records are those that the plan makes, since the capture does not tell what the registry held.
     """
 
     key: ObjectKey
@@ -82,6 +90,7 @@ class Life(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     agrees: bool
     sections: tuple[Section, ...]
     unread: tuple[str, ...] = ()
+    planned: bool = False
 
 
 def life(evidence: Evidence) -> Life:
@@ -100,8 +109,23 @@ def life(evidence: Evidence) -> Life:
     if earlier:
         verdict += f"; something is pending for {_many(len(earlier), 'earlier object')} of that name"
         cause = cause or earlier[0].pending[0].cause
-    agrees = not any(each.pending for each in sections)
-    return Life(key=evidence.key, verdict=verdict, cause=cause, agrees=agrees, sections=sections, unread=unread)
+    planned = _is_planned(evidence)
+    return Life(
+        key=evidence.key,
+        verdict=verdict + (f" ({PLANNED})" if planned else ""),
+        cause=cause,
+        agrees=not any(each.pending for each in sections),
+        sections=sections,
+        unread=unread,
+        planned=planned,
+    )
+
+
+def _is_planned(evidence: Evidence) -> bool:
+    """Whether anything is concluded here from records that nobody has read."""
+    homes = {standing.home for standing in evidence.standings.values()}
+    those = {registry for registry, records in evidence.records.items() if records}
+    return not evidence.planned.isdisjoint(homes | those)
 
 
 def _uids(evidence: Evidence) -> list[str]:
@@ -205,6 +229,7 @@ def _held(uid: str, evidence: Evidence) -> Iterator[Held]:
                     written_from=stamp.resource_version if stamp else "",
                     deployed_at=stamp.deployed_at if stamp else "",
                     undeployed_at=stamp.undeployed_at if stamp else "",
+                    planned=registry in evidence.planned,
                 )
 
 
@@ -226,38 +251,45 @@ def _verdict(name: str, section: Section, evidence: Evidence) -> tuple[str, str]
     if standing is None:
         verdict = f"{name} is known from the registry alone, where its records are UNDEPLOYED"
         return (f"{name} is known from the registry alone: {first.what}", first.cause) if first else (verdict, "")
-    records = home_records(standing, evidence)
+    records, planned = home_records(standing, evidence), standing.home in evidence.planned
     left = (each for each in records.values() if each.deployed is not False)
     record = records.get(section.model) or next(left, None)
     if record is not None:
         up_to_date = first is None or first.cause is Cause.DEFERRED  # the record itself is right
         tail = (", and up to date" if up_to_date else "") + (f", but {first.what}" if first is not None else "")
-        return f"{name} {_as_record(record, section)}{tail}", first.cause if first is not None else ""
+        return f"{name} {_as_record(record, section, planned=planned)}{tail}", first.cause if first is not None else ""
     return _not_there(name, section, standing, evidence)
 
 
-def _as_record(record: Record, section: Section) -> str:
+def _as_record(record: Record, section: Section, *, planned: bool) -> str:
     state = {True: "DEPLOYED", False: "UNDEPLOYED", None: "without a state"}[record.deployed]
     version = record.stamp.model_version if record.stamp else record.version_id
     versioned = f"version {version}" if version else "without a version"
     if section.state == "is gone":
-        return f"is gone; its record {record.id} is {state}, {versioned}"
+        return f"is gone; its record {record.id} {_is(planned)} {state}, {versioned}"
     why = ": it is stopped" if section.state == "is stopped" and record.deployed is False else ""
-    return f"is in the registry as record {record.id} ({state}{why}), {versioned}"
+    return f"{_is(planned)} in the registry as record {record.id} ({state}{why}), {versioned}"
+
+
+def _is(planned: bool) -> str:
+    """Return how what a registry holds is said: nobody has read a planned one."""
+    return "would be" if planned else "is"
 
 
 def _not_there(name: str, section: Section, standing: Standing, evidence: Evidence) -> tuple[str, str]:
     """Say why the newest object of the name has no record of its own model."""
     first = section.pending[0] if section.pending else None
+    planned = standing.home in evidence.planned
     unlabelled = f"no label {evidence.settings.prefix}registered-model-id"
     if first is not None:
-        gone = "is gone, and is" if section.state == "is gone" else "is"
-        return f"{name} {gone} not in the registry, because {first.what}", first.cause
+        gone = "is gone, and " if section.state == "is gone" else ""
+        there = "would not be" if planned else "is not"
+        return f"{name} {gone}{there} in the registry, because {first.what}", first.cause
     if not standing.seen.models and section.state == "is gone":
         return f"{name} is gone, and was never in the registry, because it had {unlabelled}", Cause.NOT_INDEXED
     closed = [each.id for each in section.records]
     plural = "records" if len(closed) > 1 else "record"
-    former = f"; what it deployed before is closed ({plural} {', '.join(closed)})" if closed else ""
+    former = f"; what it deployed before {_is(planned)} closed ({plural} {', '.join(closed)})" if closed else ""
     if section.state == "is gone":
         return f"{name} is gone, and had {unlabelled} at its end{former}", Cause.NOT_INDEXED
     return f"{name} is not in the registry, because it has {unlabelled}{former}", Cause.NOT_INDEXED

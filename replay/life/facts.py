@@ -75,7 +75,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Everything about one object, of all uids that its name has had.
 
     `past` is in the order of the stream. `records`: by registry, those of all its uids. `unread`: registries that could
-    not be read, with the reason. `live`, `delivery` are None in a capture, which knows neither. `marker`: the sync
+    not be read, with the reason; `planned`: those of a capture that does not tell what they held at its end, so that
+    their records are the plan's. `live`, `delivery` are None in a capture, which knows neither. `marker`: the sync
     marker of the kind. `holds`: sentences about deletes that are held back. `settled`: what a capture's consumer has
     settled, by stream sequence, None where the capture does not tell.
     """
@@ -87,6 +88,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     standings: Mapping[str, Standing] = {}
     records: Mapping[str, tuple[Record, ...]] = {}
     unread: Mapping[str, str] = {}
+    planned: frozenset[str] = frozenset()
     live: Live | None = None
     letter: Letter | None = None
     delivery: Delivery | None = None

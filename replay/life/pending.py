@@ -232,7 +232,8 @@ def _differs(standing: Standing, evidence: Evidence, *, under_way: bool) -> Iter
     if under_way:
         yield Pending(Cause.DIFFERS, f"then will be done: {repairs}")
     elif evidence.is_capture:
-        yield Pending(Cause.DIFFERS, f"the registry at the end of the capture differs ({difference.reason}): {repairs}")
+        held = "what is planned" if standing.home in evidence.planned else "the registry at the end of the capture"
+        yield Pending(Cause.DIFFERS, f"{held} differs ({difference.reason}): {repairs}")
     elif difference.reason is Reason.MISSING:
         why = "no record was made of it, and nothing is under way: the next sweep, or isvc-sync drift --fix, does it"
         yield Pending(Cause.DIFFERS, f"{why} ({repairs})")

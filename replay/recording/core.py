@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from consumer.records import Record
-from replay.capture import Captured, Facts, Line, RecordFact
+from replay.capture import Captured, Facts, Line, RecordFact, decode
 from replay.files import Writer
 from replay.upkeep.redaction import Redactor
 from shared.errors import BadEventError
@@ -89,11 +89,15 @@ class Recorder:
     def flush(self) -> None:
         self._writer.flush()
 
+    def place(self) -> None:
+        """Let the file take its place as far as it is: somebody may want what there is. Raises OSError."""
+        self._writer.place()
+
     def takes(self, line: Line) -> bool:
         return not isinstance(line, Captured) or self._chosen.takes(line.event.key)
 
     def write(self, line: Line) -> Line | None:
-        """Write a line and return it as it was taken, None when it was left out.
+        """Write a line and return it as it stands in the file, None when it was left out.
 
         The first event of a key, when it is no creation, is initial: what came before is lost.
         """
@@ -108,7 +112,7 @@ class Recorder:
             self.pass_over(str(error))
             return None
         self._writer.write_text(text, line)
-        return line
+        return decode(text) if self._redactor.is_anonymous else line
 
     def pass_over(self, why: str) -> None:
         """Note that an event is not recorded."""
@@ -135,8 +139,14 @@ def uid_of(record: Record) -> str:
 def record_facts(
     at: Literal["start", "end"], registry: str, records: Iterable[Record], environments: Mapping[str, str]
 ) -> Iterator[Facts]:
-    """Yield lines about records; `environments`: id to name."""
-    facts = iter([_fact(record, environments) for record in records])
+    """Yield lines about records; `environments`: id to name. At the end also one that says that there are none.
+
+    Without it nobody could tell a registry that held nothing from one that was not asked.
+    """
+    found = [_fact(record, environments) for record in records]
+    if at == "end" and not found:
+        yield Facts(at=at, registry=registry)
+    facts = iter(found)
     while some := tuple(islice(facts, RECORDS_PER_LINE)):
         ids = {record.environment for record in some}
         named = {name: number for number, name in environments.items() if name in ids}

@@ -67,9 +67,11 @@ class RegistryFacts:
         return (*met, *await self._named(place, wanted.model or "", wanted.version))
 
     async def at_end(self, uids: Container[str]) -> AsyncIterator[Facts]:
-        """Yield all records of these uids as they are now."""
+        """Yield all records of these uids as they are now; nothing of a registry that could not be read to its end."""
         for place in self._places.values():
-            found = await self._records(place, lambda record: uid_of(record) in uids)
+            found, whole = await self._records(place, lambda record: uid_of(record) in uids)
+            if not whole:
+                continue
             await self._learn(place, {_environment_of(self._settings, record) for record in found})
             environments = self._environments[place.name]
             for facts in record_facts("end", place.name, found, environments):
@@ -78,7 +80,7 @@ class RegistryFacts:
     async def _meet(self, place: Place) -> tuple[Facts, ...]:
         self._places[place.name] = place
         self._environments[place.name] = {}
-        records = await self._records(place, self._is_initial)
+        records, _ = await self._records(place, self._is_initial)
         await self._learn(place, self._names | {_environment_of(self._settings, record) for record in records})
         environments = self._environments[place.name]
         told = Facts(registry=place.name, environments={name: number for number, name in environments.items()})
@@ -96,7 +98,8 @@ class RegistryFacts:
             if found is not None:
                 known[found] = name
 
-    async def _records(self, place: Place, wanted: Callable[[Record], bool]) -> list[Record]:
+    async def _records(self, place: Place, wanted: Callable[[Record], bool]) -> tuple[list[Record], bool]:
+        """Return the records that are wanted, and whether these are all: what came before an error counts."""
         found = []
         try:
             async with aclosing(place.registry.all_records()) as records:
@@ -105,7 +108,8 @@ class RegistryFacts:
                         found.append(record)  # noqa: PERF401 - what came before an error counts
         except IsvcSyncError as error:
             self._note(place.name, error)
-        return found
+            return found, False
+        return found, True
 
     async def _named(self, place: Place, model: str, version: str) -> tuple[Facts, ...]:
         """Return whether model and version exist, the first time that they are named."""

@@ -30,6 +30,7 @@ _GROUP: Final = "serving.kserve.io/"
 _KINDS: Final = {kind.kubernetes_kind: kind for kind in Kind}
 # A JSON text has no line end inside a string, so a line can be looked at for itself.
 _MARKS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}]')
+_COMPLAINT: Final = re.compile(rb"\s*(?:error:|Error from server|Unable to connect to the server)")  # on 2>&1
 _TIMES_OF: Final = ("creationTimestamp", "deletionTimestamp")
 
 Tell = Callable[[str], None]
@@ -126,7 +127,7 @@ def documents(source: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     """Yield each JSON document with the number of the line at which it begins, whatever its layout.
 
     Raises CaptureError for what is no JSON object, and for a document that is too long; CutError at the end of a file
-    that stops in the middle of one.
+    that stops in the middle of one, and where kubectl says after a document why it ends.
     """
     parts: list[bytes] = []
     depth = size = begun = 0
@@ -135,7 +136,7 @@ def documents(source: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         for mark in _MARKS.finditer(line):
             if mark[0] == b"{":
                 if depth == 0:
-                    _require_blank(line[begin : mark.start()], number)
+                    _require_blank(line[begin : mark.start()], number, begun)
                     begun, begin = number, mark.start()
                 depth += 1
             elif mark[0] == b"}" and depth > 0:
@@ -144,7 +145,7 @@ def documents(source: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
                     yield begun, b"".join((*parts, line[begin : mark.end()]))
                     parts, size, begin = [], 0, mark.end()
         if depth == 0:
-            _require_blank(line[begin:], number)
+            _require_blank(line[begin:], number, begun)
             continue
         parts.append(line[begin:])
         size += len(line) - begin
@@ -260,6 +261,9 @@ def _shape(error: Exception) -> str:
     return str(error)[:200] if isinstance(error, msgspec.DecodeError) else "it is no UTF-8"
 
 
-def _require_blank(text: bytes, number: int) -> None:
+def _require_blank(text: bytes, number: int, begun: int) -> None:
+    """Raise unless there is nothing between two documents; `begun`: the line of the one before, 0 for none."""
+    if begun and _COMPLAINT.match(text):
+        raise CutError(f"line {number} is an error of kubectl, and ends it")
     if text.strip(b" \t\r\n\x1e\xef\xbb\xbf"):  # a byte order mark, or the separator of RFC 7464
         raise CaptureError(f"line {number} is no JSON object: is it the output of kubectl with -o json?")

@@ -23,12 +23,14 @@ class Around(msgspec.Struct, frozen=True):
     """What stands beside the stream.
 
     `learn`: gives a registry what it held before. `present`: has the cluster show what an event says, and returns the
-    event as that cluster numbers it. `ended`: why nobody can read any more, "" while somebody can.
+    event as that cluster numbers it. `ended`: why nobody can read any more, "" while somebody can. `log`: the last line
+    of the consumer's log, which nobody can read when the replay has ended; "" for a consumer of somebody else.
     """
 
     learn: Callable[[Facts], None] = lambda _: None
     present: Callable[[Captured], Captured] = lambda captured: captured
     ended: Callable[[], str] = lambda: ""
+    log: Callable[[], str] = lambda: ""
 
 
 class EventStage:
@@ -67,19 +69,21 @@ class EventStage:
 
     async def settled(self) -> None:
         """Return when every event has been dealt with. Raises UnreachableError when that takes too long."""
-        await self._until(
-            lambda reading: not reading.unsettled,
-            "events are still under way: give --wait-s more, or see in its log what their consumer waits for",
-        )
+        await self._until(lambda reading: not reading.unsettled, self._waits)
 
     async def read_by(self, consumers: int) -> None:
         """Return when so many consumers are set up to read. Raises UnreachableError when that takes too long."""
         await self._until(
             lambda reading: reading.consumers >= consumers and not reading.arriving,
-            f"nobody has come to read {self._streams.names.events}; --keep publishes without waiting",
+            lambda: f"nobody has come to read {self._streams.names.events}; --keep publishes without waiting",
         )
 
-    async def _until(self, done: Callable[[Reading], bool], trouble: str) -> None:
+    def _waits(self) -> str:
+        last = self._around.log()
+        look = f"; the last line of their consumer's log: {last}" if last else ", or see in its log what it waits for"
+        return f"events are still under way: give --wait-s more{look}"
+
+    async def _until(self, done: Callable[[Reading], bool], trouble: Callable[[], str]) -> None:
         try:
             async with asyncio.timeout(self._wait_s):
                 while not done(await self._streams.reading()):
@@ -87,4 +91,4 @@ class EventStage:
                         raise UnreachableError(ended)
                     await asyncio.sleep(_POLL_S)
         except TimeoutError as error:
-            raise UnreachableError(f"After {self._wait_s:g} s {trouble}.") from error
+            raise UnreachableError(f"After {self._wait_s:g} s {trouble()}.") from error

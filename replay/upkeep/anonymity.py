@@ -93,7 +93,7 @@ class Anonymizer:
         )
 
     def _property(self, name: str, value: Any) -> tuple[str, Any]:
-        text = value.get("string_value", "") if isinstance(value, dict) else ""
+        text = _text_of(value)
         if name == URL_PROPERTY:
             return name, string_property(self._names.url(text))
         if name != PROPERTY:
@@ -224,8 +224,13 @@ class _Objects:
 
 
 def _stamp_of(record: RecordFact) -> Stamp | None:
-    value = record.properties.get(PROPERTY)
     try:
-        return msgspec.json.decode(value["string_value"], type=Stamp) if isinstance(value, dict) else None
-    except (msgspec.DecodeError, KeyError):
+        return msgspec.json.decode(_text_of(record.properties.get(PROPERTY)), type=Stamp)
+    except msgspec.DecodeError:
         return None
+
+
+def _text_of(value: Any) -> str:
+    """Return the text of a custom property, "" where it is none."""
+    text = value.get("string_value") if isinstance(value, dict) else None
+    return text if isinstance(text, str) else ""

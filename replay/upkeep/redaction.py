@@ -49,6 +49,11 @@ class Redactor:
         found = _header(header, ANONYMOUS if anonymizer else header.redaction.profile)
         self.header = anonymizer.header(found) if anonymizer else found
 
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether names become tokens."""
+        return self._anonymizer is not None
+
     def header_text(self, text: bytes = b"") -> bytes:
         """Return the first line; `text` is the one whose place it takes."""
         return self._finished(self.header, text)

@@ -5,6 +5,7 @@ each other, and an event of itself.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -67,9 +68,9 @@ class Validation:
         event, seq = line.event, line.position.seq
         told = msgspec.json.decode(text, type=_Told)
         if told.id != event.id:
-            yield f"has the id {told.id[:80]!r}, and its attributes make it {event.id!r}"
+            yield f"has the id {str(told.id)[:80]!r}, and its attributes make it {event.id!r}"
         if told.subject != f"{event.key.namespace}/{event.key.name}":
-            yield f"has the subject {told.subject[:80]!r}, and is about {event.key}"
+            yield f"has the subject {str(told.subject)[:80]!r}, and is about {event.key}"
         if self._capture.header.cluster_id not in {"", event.cluster_id}:
             yield f"comes from the cluster {event.cluster_id[:80]!r}, and the header tells of another one"
         if line.initial and self._live and seq < self._seq:
@@ -121,8 +122,10 @@ class Validation:
 
 
 class _Told(msgspec.Struct):
-    id: str = ""
-    subject: str = ""
+    """Attributes that are not read elsewhere, whatever they are."""
+
+    id: Any = ""
+    subject: Any = ""
 
 
 def _paths(value: object, path: str = "") -> set[str]:

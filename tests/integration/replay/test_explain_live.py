@@ -37,7 +37,7 @@ async def told(pipeline: Pipeline, name: str, *kinds: Kind) -> dict[str, Any]:
     """Return what programs are told, with the exit code as `code`."""
     namespace, _, short = name.partition("/")
     keys = tuple(ObjectKey(kind, namespace, short) for kind in kinds or tuple(Kind))
-    found = await live_of(keys, pipeline.world.environ)
+    found, *_ = await live_of(keys, pipeline.world.environ)
     return msgspec.to_builtins(found) | {"code": code_of(found)}
 
 

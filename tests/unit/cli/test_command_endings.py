@@ -20,7 +20,7 @@ COMMANDS = {
     "replay": (["replay", ROLLOUT], 0),
     "replay as JSON": (["replay", STORM, "-o", "json"], 0),
     "diff of two that differ": (["diff", ROLLOUT, CAPTURES / "golden" / "multi-model.jsonl"], 1),
-    "explain": (["explain", "iris/classifier", "--from", ROLLOUT], 0),
+    "explain": (["explain", "team-a/changes", "--from", CAPTURES / "golden" / "outage.jsonl"], 0),
     "explore": (["explore", ROLLOUT, "--seeds", "1"], 0),
     "timeline": (["timeline", ROLLOUT, "-o", "made"], 0),
     "stats": (["stats", ROLLOUT], 0),
@@ -28,6 +28,10 @@ COMMANDS = {
     "redact": (["redact", ROLLOUT, "made"], 0),
     "record": (["record", "made", "--from-watch", CAPTURES / "create-ready-delete.jsonl"], 0),
 }
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
 
 
 def run(*arguments: object) -> int:
@@ -59,6 +63,7 @@ def test_a_capture_that_cannot_be_written_is_named(arguments, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     said = f"isvc-sync {arguments[0]}: {made}: File too large.\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+    assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize("command", ["stats", "replay", "timeline -o made", "explore", "explain a/b --from"])
@@ -124,16 +129,34 @@ def test_ctrl_c_while_a_file_is_read_is_told_in_one_sentence(arguments, sentence
     assert not (tmp_path / "made").exists()
 
 
+CUT = (
+    *("replay cut", "diff cut cut", f"diff {ROLLOUT} cut", "explain a/b --from cut", "explore cut"),
+    *("timeline cut -o made", "stats cut", "validate cut", "redact cut made", "redact --anonymous cut made"),
+    *("shrink cut made", "replay cut --to sandbox", "record made --from-watch cut"),
+)
+
+
+@pytest.mark.parametrize("start", [b"", b'{"capture":"isvc-ca', b"\x28\xb5\x2f\xfd\x24"], ids=["empty", "line", "zstd"])
+@pytest.mark.parametrize("command", CUT)
+def test_a_file_of_which_nothing_is_left_exits_3_with_every_command(command, start, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("cut").write_bytes(start)
+    assert run(*command.split()) == 3
+    assert "cut" in capsys.readouterr().err
+    assert not Path("made").exists()
+
+
 async def test_a_recording_that_is_interrupted_says_that_its_file_can_be_read(tmp_path):
     source, made = tmp_path / "source", tmp_path / "made"
     os.mkfifo(source)
     recording = started("record", made, "--from-watch", source, cwd=tmp_path)
     with recording as process, source.open("wb", buffering=0) as watch:
-        watch.write(b'{"kind"')
+        watch.write((CAPTURES / "create-ready-delete.jsonl").read_bytes())
         await eventually(lambda: made.exists() and made.stat().st_size, "the file is made")
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130
+    assert names(tmp_path) == ["made", "source"]
     assert said == b"isvc-sync record: interrupted: the file has no footer, and can be read up to its end.\n"
 
 

@@ -1,6 +1,7 @@
 """How commands end: which error is told with which exit code, and that it is one sentence."""
 
 import errno
+import gc
 import sys
 from pathlib import Path
 
@@ -63,6 +64,19 @@ def test_nothing_is_said_when_nobody_reads_any_more(error, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_a_coroutine_that_ctrl_c_has_kept_from_its_first_step_is_not_complained_of(capsys, recwarn):
+    async def step() -> None: ...
+
+    def work() -> int:
+        begun = step()
+        assert begun is not None
+        raise KeyboardInterrupt
+
+    assert guarded("probe", ENDINGS, work) == 130
+    gc.collect()
+    assert (capsys.readouterr().err, list(recwarn)) == ("isvc-sync probe: interrupted.\n", [])
+
+
 def test_ctrl_c_at_a_question_is_told_on_a_line_of_its_own(capsys):
     sys.stderr.write("Repair 3? [y/N]: ")
     assert ended(typer.Abort()) == 130
@@ -98,6 +112,17 @@ def test_what_is_about_something_else_does_not_name_the_file_that_is_written(err
 def test_the_code_is_right_where_the_sentence_cannot_be_said(output):
     with takes_nothing(output, "stdout", "stderr"):  # both: rich turns stdout to /dev/null
         assert failed("probe", "a sentence.", 7) == 7
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_a_process_without_an_output_works_and_ends_with_its_code(name, monkeypatch):
+    monkeypatch.setattr(sys, name, None)  # as `>&-` leaves it
+
+    def work() -> int:
+        sys.stdout.write("shown")
+        return failed("probe", "a sentence.", 7)
+
+    assert guarded("probe", ENDINGS, work) == 7
 
 
 def test_nobody_can_be_asked_where_there_is_no_standard_input(monkeypatch):

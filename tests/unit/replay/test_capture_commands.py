@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from cli.app import app
 from replay.capture import Captured, Footer, Header, Position, encode
 from replay.files import reading
-from tests.unit.replay.captures import ACTION, FACTS, HEADER, STORIES, at, first_event, small, write
+from tests.unit.replay.captures import ACTION, FACTS, HEADER, RECORD, STORIES, at, first_event, small, write
 
 RUNNER = CliRunner()
 
@@ -119,6 +119,56 @@ def test_a_file_that_exists_is_written_over_on_demand_only(storm):
     assert storm.read_bytes() == before
     assert isvc_sync(*again, "--force").exit_code == 0
     assert storm.read_bytes() != before
+
+
+NONE = {
+    "a table": b"NAME  URL\niris  http://x\n",
+    "nothing": b"",
+    "a document that is cut": b'{"type":"ADDED",',
+    "noise after good documents": (STORIES / "storm.jsonl").read_bytes() + b"password=hunter2\n",
+}
+
+
+@pytest.mark.parametrize("source", NONE.values(), ids=NONE)
+def test_a_recording_that_fails_leaves_the_file_that_was_there_and_else_none(storm, tmp_path, source):
+    before = storm.read_bytes()
+    (tmp_path / "w").write_bytes(source)
+    for into, more in ((storm, ("--force",)), (tmp_path / "new", ())):
+        assert isvc_sync("record", into, "--from-watch", tmp_path / "w", *more).exit_code in {2, 3}
+    assert storm.read_bytes() == before
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["storm.jsonl", "w"]
+
+
+@pytest.mark.parametrize(
+    "complaint", ["error: watch closed", "Error from server (Gone)", "Unable to connect to the server: x"]
+)
+def test_an_error_of_kubectl_after_good_documents_counts_like_a_cut(tmp_path, complaint):
+    (tmp_path / "w").write_bytes((STORIES / "storm.jsonl").read_bytes() + complaint.encode() + b" SECRET\n")
+    done = isvc_sync("record", tmp_path / "x", "--from-watch", tmp_path / "w")
+    assert done.exit_code == 3
+    assert "w was cut: line 473 is an error of kubectl, and ends it. What stands before it is recorded." in done.stderr
+    assert "SECRET" not in done.stderr + done.stdout
+    _, lines, cut = read(tmp_path / "x")
+    assert (sum(isinstance(line, Captured) for line in lines), cut) == (180, None)
+
+
+def test_compressed_watch_events_that_were_cut_are_recorded_up_to_there(tmp_path):
+    packed = gzip.compress((STORIES / "storm.jsonl").read_bytes())
+    (tmp_path / "w").write_bytes(packed[: len(packed) // 2])
+    done = isvc_sync("record", tmp_path / "x", "--from-watch", tmp_path / "w")
+    assert done.exit_code == 3
+    assert "What stands before it is recorded." in done.stderr
+    assert read(tmp_path / "x")[2] is None
+
+
+def test_a_file_in_which_a_line_does_not_decode_is_redacted_into_nothing(storm, tmp_path):
+    lines = storm.read_bytes().splitlines(keepends=True)
+    (tmp_path / "broken").write_bytes(b"".join((*lines[:50], b"{\n", *lines[50:])))
+    before = storm.read_bytes()
+    for into, more in ((storm, ("--force",)), (tmp_path / "new", ())):
+        assert isvc_sync("redact", tmp_path / "broken", into, *more).exit_code == 2
+    assert storm.read_bytes() == before
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["broken", "storm.jsonl"]
 
 
 def test_a_folder_is_no_file_to_write(tmp_path):
@@ -229,6 +279,26 @@ def test_an_id_that_its_attributes_do_not_make_is_found(tmp_path):
     assert "has the subject 'credit/other', and is about isvc/credit/scorer" in done.stdout
 
 
+@pytest.mark.parametrize("value", [b"7", b"null", b'["x"]'])
+@pytest.mark.parametrize("name", ["id", "subject"])
+def test_an_id_or_a_subject_that_is_no_text_is_a_problem(tmp_path, name, value):
+    given = {"id": EVENT.event.id, "subject": "credit/scorer"}[name].encode()
+    text = encode(EVENT).replace(b'"%s":"%s"' % (name.encode(), given), b'"%s":%s' % (name.encode(), value), 1)
+    (tmp_path / "x").write_bytes(encode(HEADER) + b"\n" + text + b"\n" + encode(Footer(1, 1)) + b"\n")
+    done = isvc_sync("validate", tmp_path / "x", "-o", "json")
+    assert done.exit_code == 1
+    assert f"has the {name} " in json.loads(done.stdout)["shown"][0]["problem"]
+
+
+@pytest.mark.parametrize("value", [{"string_value": 7}, {"string_value": None}, 7, {}])
+def test_a_record_whose_property_is_no_text_is_made_anonymous(tmp_path, value):
+    record = replace(RECORD, properties={"isvc-sync": value, "url": value})
+    write(tmp_path / "x", [EVENT, replace(FACTS, records=(record,))])
+    assert isvc_sync("redact", tmp_path / "x", tmp_path / "y", "--anonymous").exit_code == 0
+    [_, facts, _] = read(tmp_path / "y")[1]
+    assert facts.records[0].id == RECORD.id
+
+
 @pytest.mark.parametrize("command", ["validate", "stats"])
 def test_a_file_that_was_cut_exits_3(storm, command):
     storm.write_bytes(storm.read_bytes()[:-10])
@@ -256,6 +326,29 @@ def test_what_is_no_capture_is_told(tmp_path, command, code):
 def test_a_capture_is_read_from_standard_input(storm, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     assert isvc_sync("stats", "/dev/stdin", "-o", "json").exit_code in {2, 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "problems", "is_cut"),
+    [("hello\n", 1, 1, False), ("", 3, 0, True), ('{"capture":"isv', 3, 0, True)],
+)
+def test_programs_are_told_of_what_is_no_capture_too(tmp_path, text, code, problems, is_cut):
+    (tmp_path / "x").write_text(text)
+    done = isvc_sync("validate", tmp_path / "x", "-o", "json")
+    found = json.loads(done.stdout)
+    assert (done.exit_code, found["events"], found["problems"], len(found["shown"])) == (code, 0, problems, problems)
+    assert (found["cut"] is not None) is is_cut
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_what_is_recorded_anonymously_is_shown_without_names(tmp_path, output):
+    source = STORIES / "create-ready-delete.jsonl"
+    done = isvc_sync("record", tmp_path / "x", "--from-watch", source, "--anonymous", "-o", output)
+    _, lines, _ = read(tmp_path / "x")
+    [key] = {str(line.event.key) for line in lines if isinstance(line, Captured)}
+    assert key in done.stdout
+    assert "scorer" not in done.stdout + done.stderr
+    assert "credit" not in done.stdout + done.stderr
 
 
 def test_the_numbers_of_a_file(tmp_path):

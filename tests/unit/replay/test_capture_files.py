@@ -76,6 +76,7 @@ def test_the_file_of_a_recorder_that_is_killed_can_be_read_up_to_nearly_its_end(
     event, count = first_event(), 3000
     size = len(encode(event))
     with writing(tmp_path / form, HEADER) as writer:
+        writer.place()
         for seq in range(count):
             writer.write(at(seq + 1, event))
         (tmp_path / "left").write_bytes((tmp_path / form).read_bytes())
@@ -88,6 +89,7 @@ def test_the_file_of_a_recorder_that_is_killed_can_be_read_up_to_nearly_its_end(
 @pytest.mark.parametrize("form", FORMS)
 def test_what_is_flushed_can_be_read_by_others(tmp_path, form):
     with writing(tmp_path / form, HEADER) as writer:
+        writer.place()
         writer.write(first_event())
         writer.flush()
         (tmp_path / "left").write_bytes((tmp_path / form).read_bytes())
@@ -95,12 +97,33 @@ def test_what_is_flushed_can_be_read_by_others(tmp_path, form):
         assert list(capture) == [first_event()]
 
 
-def test_an_exception_leaves_a_file_without_footer(tmp_path):
-    with pytest.raises(ZeroDivisionError), writing(tmp_path / "x", HEADER):
-        raise ZeroDivisionError
-    with reading(tmp_path / "x") as capture:
-        assert list(capture) == []
-    assert capture.cut == "it ends after line 1 without a footer"
+@pytest.mark.parametrize("form", FORMS)
+def test_an_exception_leaves_what_was_there_before(tmp_path, form):
+    before = write(tmp_path / form, small())
+
+    def failing() -> None:
+        with writing(tmp_path / form, HEADER) as writer:
+            writer.write(first_event())
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        failing()
+    assert (tmp_path / form).read_bytes() == before
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_exception_leaves_a_file_without_footer_where_it_has_taken_its_place(tmp_path, form):
+    def failing() -> None:
+        with writing(tmp_path / form, HEADER) as writer:
+            writer.write(first_event())
+            writer.place()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        failing()
+    with reading(tmp_path / form) as capture:
+        assert list(capture) == [first_event()]
+    assert capture.cut == "it ends after line 2 without a footer"
 
 
 def test_several_gzip_and_zstd_frames_are_one_file(tmp_path):

@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import jsonschema
 import pytest
 from msgspec.structs import replace
 
+from consumer import actions
 from consumer.discovery import DiscoverySettings, Rule, Service
 from replay.capture import Captured, CaptureError, Deciding, Footer, decode, encode
 from replay.files import reading
@@ -86,3 +88,12 @@ def test_every_member_that_is_written_is_described():
     assert set(json.loads(encode(FULL))) <= set(described["header"]["properties"])
     for kind, name in ((FACTS, "facts"), (ACTION, "action"), (Footer(0, 0), "footer")):
         assert set(type(kind).__struct_encode_fields__) == set(described[name]["properties"])
+
+
+def test_each_kind_of_action_is_named_to_whoever_writes_one():
+    decisions = {each.__name__ for each in get_args(actions.Action)}
+    described = SCHEMA["$defs"]["action"]["properties"]["kind"]["description"]
+    page = (ROOT / "docs" / "replay-record.md").read_text()
+    for kind in (*decisions, "ack", "retry", "dead"):
+        assert kind in described
+        assert f"`{kind}`" in page

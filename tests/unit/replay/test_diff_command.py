@@ -109,6 +109,34 @@ def test_a_version_that_has_no_such_command_is_refused_with_its_own_words(tmp_pa
     assert "No such command: replay" in " ".join(capsys.readouterr().err.split())
 
 
+BOXED = """
+import os, sys
+line = "No such command 'replay': " + "it was made later " * 12
+width = int(os.environ.get("COLUMNS", 80)) - 4
+sys.stderr.write(f"╭─ Error ─╮\\n")
+for begin in range(0, len(line), width):
+    sys.stderr.write(f"│ {line[begin:begin + width]:<{width}} │\\n")
+sys.stderr.write("╰─────────╯\\n")
+raise SystemExit(2)
+"""
+
+
+def test_what_a_version_says_in_a_box_is_told_without_the_box(tmp_path, capsys):
+    (tmp_path / "cli").mkdir()
+    (tmp_path / "cli" / "__main__.py").write_text(BOXED)
+    assert run(Options(files=(GOLDEN / "rollout.jsonl",), against=tmp_path)) == REFUSED
+    said = capsys.readouterr().err
+    assert " ended with 2: No such command 'replay': it was made later" in " ".join(said.split())
+    assert not any(sign in said for sign in "│╭╰")
+
+
+def test_a_version_that_only_draws_lines_says_nothing(tmp_path, capsys):
+    (tmp_path / "cli").mkdir()
+    (tmp_path / "cli" / "__main__.py").write_text("raise SystemExit('───')")
+    assert run(Options(files=(GOLDEN / "rollout.jsonl",), against=tmp_path)) == REFUSED
+    assert "the other version ended with 1: it says nothing" in " ".join(capsys.readouterr().err.split())
+
+
 def test_a_virtual_environment_is_asked_by_its_own_command(tmp_path):
     command = tmp_path / "bin" / "isvc-sync"
     command.parent.mkdir()

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from cli.app import app
 from cli.replaying import explore, shrink
 from replay.capture import Action, Captured, Facts
+from replay.exploring.explorer import Explorer
 from replay.files import reading
 from tests.unit.cli.outputs import takes_nothing
 from tests.unit.replay.explored import FACTS, GOLDEN, busy, with_a_seen_set
@@ -119,12 +120,49 @@ def test_its_lines_are_those_of_the_capture(tmp_path, capsys, monkeypatch):
     into = tmp_path / "small.jsonl"
     assert shrunk(capsys, file, into)[0] == shrink.SHRUNK
     *kept, footer = into.read_bytes().splitlines()
-    assert set(kept) <= set(lines)
+    assert {line for line in kept if b'"facts"' not in line} <= set(lines)
     with reading(into) as small:
         kinds = [type(line) for line in small]
         assert small.cut is None
     assert set(kinds[:-1]) == {Facts, Captured}
     assert b'"footer"' in footer
+
+
+def test_of_the_facts_those_are_left_that_the_events_can_ask_for(tmp_path, capsys, monkeypatch):
+    with_a_seen_set(monkeypatch)
+    one_by_one = [Facts(versions={version: model}) for version, model in FACTS.versions.items()]
+    unknown = Facts(environments={f"team-{number}": str(50 + number) for number in range(3)})
+    file = write(tmp_path / "busy.jsonl", [Facts(models=FACTS.models), *one_by_one, unknown, *busy(6, 6)])
+    file.write_bytes(file.read_bytes().replace(b'{"facts":{"env', b'{"newer":1,"facts":{"newest":2,"env'))
+    into = tmp_path / "small.jsonl"
+    assert shrunk(capsys, file, into)[0] == shrink.SHRUNK
+    with reading(into) as small:
+        left = list(small.with_text())
+    named = {str(line.event.key.namespace) for line, _ in left if isinstance(line, Captured)}
+    facts = [(line, text) for line, text in left if isinstance(line, Facts)]
+    assert {name for line, _ in facts for name in line.environments} == named
+    assert {model for line, _ in facts for model in line.models} == {"1"}
+    assert len(facts) < len(one_by_one)
+    assert b'{"newer":1,"facts":{"newest":2,' in facts[-1][1], "what this release does not know stays"
+
+
+def test_where_the_failure_needs_all_facts_all_are_left(capture, tmp_path, capsys, monkeypatch):
+    with_a_seen_set(monkeypatch)
+    real = Explorer.explore
+    monkeypatch.setattr(Explorer, "explore", lambda self, seed: real(self, seed) if self.story.facts == whole else None)
+    with reading(capture) as opened:
+        whole = tuple(line for line in opened if isinstance(line, Facts))
+    into = tmp_path / "small.jsonl"
+    assert shrunk(capsys, capture, into)[0] == shrink.SHRUNK
+    with reading(into) as small:
+        assert tuple(line for line in small if isinstance(line, Facts)) == whole
+
+
+def test_where_no_seed_fails_up_to_a_cut_it_exits_3(capture, tmp_path, capsys):
+    capture.write_bytes(capture.read_bytes()[:-200])
+    code, said = shrunk(capsys, capture, tmp_path / "small.jsonl", seeds=1)
+    assert (code, "none of 1 seeds from 0 on fails" in said["err"]) == (3, True)
+    assert not (tmp_path / "small.jsonl").exists()
 
 
 def test_a_capture_is_shrunk_also_when_nobody_reads_that_it_is(capture, tmp_path, capsys, monkeypatch):

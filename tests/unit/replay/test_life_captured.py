@@ -55,7 +55,8 @@ def created(seq: int = 1, key: ObjectKey = KEY, **labels: str) -> Captured:
 
 def test_what_a_story_ends_with_is_what_the_registry_would_hold():
     found = lines_of(story("delete-recreate"), ObjectKey(Kind.ISVC, "life", "model"), WATCHED)
-    assert found.verdict == "life/model is gone; its record 4 is UNDEPLOYED, version 2, and up to date"
+    told = "life/model is gone; its record 4 would be UNDEPLOYED, version 2, and up to date"
+    assert found.verdict == f"{told} (planned: the capture does not tell what the registry held)"
     assert [each.records[0].id for each in found.sections] == ["4", "3"]
     assert [[each.type for each in section.moments][-1] for section in found.sections] == ["deleted", "deleted"]
 
@@ -116,6 +117,34 @@ def test_records_at_the_end_of_the_capture_are_the_ones_that_count():
     differing = lines_of([START, *replayed.story(), replayed.end(deleted=False, undeployed_at="")], KEY)
     assert differing.cause == Cause.DIFFERS
     assert "but the registry at the end of the capture differs" in differing.verdict
+
+
+def test_a_record_that_the_plan_has_and_the_end_of_the_capture_lacks_is_missing():
+    found = of(KNOWN, created(), Facts(at="end"))
+    assert (found.cause, found.planned) == (Cause.DIFFERS, False)
+    assert "is not in the registry, because the registry at the end of the capture differs (no record)" in found.verdict
+    assert [each.records for each in found.sections] == [()]
+
+
+def test_a_registry_that_nobody_looked_at_is_planned_beside_one_that_was_read():
+    discovery = DiscoverySettings(prefix=HEADER.deciding.prefix, url="http://a", allowed_hosts=("b",))
+    header = replace(HEADER, deciding=Deciding(discovery=discovery))
+    read = lines_of([created(), Facts(at="end", registry="http://b")], KEY, header)
+    assert (read.planned, [each.planned for each in read.sections[0].records]) == (True, [True])
+    assert "would be in the registry as record" in read.verdict
+    told = lines_of([created(), Facts(at="end", registry="http://a")], KEY, header)
+    assert (told.planned, told.cause) == (False, Cause.DIFFERS)
+
+
+def test_what_a_planned_registry_would_not_have_is_said_so():
+    found = of(KNOWN, created(4, registered_model_id="9"))
+    assert found.verdict.startswith("team-a/iris would not be in the registry, because registered model 9 does not")
+
+
+def test_what_a_planned_registry_would_have_closed_is_said_so():
+    unlabelled = isvc(KEY, "u-iris", 12)
+    found = of(KNOWN, created(1), captured(2, unlabelled, models=("1",)))
+    assert "; what it deployed before would be closed (record" in found.verdict
 
 
 def test_an_id_that_the_object_carries_is_compared_with_the_records_that_were_there_at_the_end():

@@ -6,11 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from cli.app import app
 from cli.replaying.plan import CUT, REFUSED, SHOWN, Options, run
 from replay.capture import Facts, Line
 from replay.files import writing
-from tests.unit.replay.replayed import HEADER, START, story
+from shared.events import EventType
+from tests.unit.replay.replayed import HEADER, KEY, START, captured, isvc, story
 from tests.unit.replay.watchdog import WATCHDOG
 
 
@@ -121,9 +124,43 @@ def test_options_that_say_nothing_are_refused(capture, capsys, options, complain
     assert complaint in " ".join(capsys.readouterr().err.split())
 
 
+def test_an_object_of_which_the_capture_tells_nothing_is_named_and_exits_2(capture, capsys):
+    assert run(Options(file=capture, only=("team-a/nobody", "team-a/iris"))) == REFUSED
+    shown = capsys.readouterr()
+    assert "story.jsonl tells nothing of team-a/nobody." in " ".join(shown.err.split())
+    assert "team-a/iris" in shown.out
+    assert run(Options(file=capture, only=("team-a/other",), until="12")) == REFUSED
+    assert "tells nothing of team-a/other up to there." in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_object_whose_events_are_not_shown_is_known_all_the_same(capture):
+    assert run(Options(file=capture, only=("team-a/iris",), since="4711")) == SHOWN
+
+
+def test_an_object_that_was_made_again_is_one_object(tmp_path, capsys):
+    again = captured(20, isvc(KEY, "u-9", 90, registered_model_id="1"), EventType.CREATED, at_s=9.0)
+    path = written(tmp_path / "x", [START, *story(), again])
+    run(Options(file=path))
+    assert "6 events of 2 objects: 6 applied." in capsys.readouterr().out
+    run(Options(file=path, output="json"))
+    _, summary = steps(capsys.readouterr().out)
+    assert (summary["objects"], summary["uids"]) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [("--speed", "2x"), ("--step",), ("--keep",), ("--name", "x"), ("--yes-to", "http://x"), ("--cluster-id", "c")],
+    ids=lambda given: given[0],
+)
+def test_an_option_of_playing_is_refused_where_nothing_is_played(capture, given):
+    done = CliRunner().invoke(app, ["replay", str(capture), *given])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"{given[0]}: these go with --to" in " ".join(done.stderr.split())
+
+
 def test_what_is_no_capture_is_refused(tmp_path, capsys):
-    (tmp_path / "empty").touch()
-    assert run(Options(file=tmp_path / "empty")) == REFUSED
+    (tmp_path / "other").write_text("hello\n")
+    assert run(Options(file=tmp_path / "other")) == REFUSED
     assert run(Options(file=tmp_path / "nowhere")) == REFUSED
     assert capsys.readouterr().out == ""
 

@@ -287,6 +287,19 @@ def unsettled() -> Header:
     return replace(HEADER, deciding=Deciding(discovery=discovery))
 
 
+@pytest.mark.parametrize("others", [Facts(), Facts(models=("2",))], ids=["nothing else is told", "others are there"])
+def test_a_model_that_the_facts_tell_to_be_absent_is_a_dead_letter(others):
+    step = last(planner(HEADER, others, Facts(absent_models=("1",))), created())
+    assert (step.result, kinds(step)) == ("dead", ["Reject"])
+    assert step.reason == "registered model 1 does not exist in the registry"
+
+
+def test_a_version_that_the_facts_tell_to_be_absent_is_recorded_without_it_and_told():
+    step = last(planner(HEADER, Facts(models=("1",), absent_versions=("7",))), created(model_version_id="7"))
+    assert (step.result, kinds(step)) == ("dead", ["CreateRecord", "PatchObject", "Reject"])
+    assert step.reason.startswith("model version 7 does not exist in the registry")
+
+
 def test_what_a_waiting_event_carried_is_in_the_history_when_its_registry_is_found():
     made = planner(unsettled())
     made.facts(msgspec.structs.replace(START, registry="http://a.example.com"))

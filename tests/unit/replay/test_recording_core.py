@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from consumer.records import Record, Stamp, encode_stamp
-from replay.capture import Captured, Position
+from replay.capture import Captured, Facts, Position
 from replay.files import reading, writing
 from replay.recording.core import RECORDS_PER_LINE, Chosen, First, Recorder, record_facts, uid_of, was_before
 from replay.upkeep.redaction import Redactor
@@ -93,6 +93,11 @@ def test_many_records_are_several_lines_and_each_names_its_environment():
     assert [len(each.records) for each in lines] == [RECORDS_PER_LINE, 1]
     assert [record.environment for record in lines[0].records[:2]] == ["a", "id 4"]
     assert lines[0].environments == {"a": "3"}
+
+
+@pytest.mark.parametrize(("at", "lines"), [("end", [Facts(at="end", registry="r")]), ("start", [])])
+def test_a_registry_that_holds_nothing_in_the_end_is_told_all_the_same(at, lines):
+    assert list(record_facts(at, "r", [], {"3": "a"})) == lines
 
 
 @pytest.fixture

@@ -187,7 +187,15 @@ async def test_models_and_versions_that_no_facts_name_are_taken_to_exist_unless_
     assert await strict.model_of_version("11") is None
 
 
-@pytest.mark.parametrize("facts", [Facts(models=("1",)), Facts(versions={"11": "1"})])
+@pytest.mark.parametrize(
+    "facts",
+    [
+        Facts(models=("1",)),
+        Facts(versions={"11": "1"}),
+        Facts(absent_models=("9",)),
+        Facts(absent_versions=("19",)),
+    ],
+)
 async def test_facts_about_models_or_versions_are_all_there_is(facts):
     registry = MemoryRegistry()
     registry.seed(facts)
@@ -195,6 +203,14 @@ async def test_facts_about_models_or_versions_are_all_there_is(facts):
     assert not registry.assuming
     assert not await registry.model_exists("7")
     assert await registry.model_of_version("12") is None
+
+
+async def test_what_was_there_and_later_is_absent_does_not_exist():
+    registry = MemoryRegistry()
+    registry.seed(Facts(models=("1", "2"), versions={"11": "1", "21": "2"}))
+    registry.seed(Facts(absent_models=("1",), absent_versions=("11",)))
+    assert [await registry.model_exists(each) for each in ("1", "2")] == [False, True]
+    assert [await registry.model_of_version(each) for each in ("11", "21")] == [None, "2"]
 
 
 async def test_what_is_written_is_told_with_the_action_that_asked_for_it():

@@ -46,7 +46,7 @@ def test_a_page_holds_every_event_of_the_capture(capture, output):
 def test_it_says_what_it_wrote(capture, output, capsys):
     run(Options(file=capture, output=output))
     assert re.fullmatch(
-        r".*out\.html: \d+ events of 1 objects, 0\.\d\d MB\. Press \? in it\.\n", capsys.readouterr().out
+        r".*out\.html: \d+ events of 1 object, 0\.\d\d MB\. Press \? in it\.\n", capsys.readouterr().out
     )
 
 
