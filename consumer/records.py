@@ -71,6 +71,15 @@ class Stamp(msgspec.Struct, frozen=True, rename="camel"):
     history_cut: int = 0
 
     @property
+    def versions(self) -> tuple[str, ...]:
+        """The versions that the history names, in order.
+
+        Without a first period of none: that is told after a stop only, and whether a stop was seen is chance.
+        """
+        found = tuple(change.version for change in self.history)
+        return found[1:] if found[:1] == ("",) else found
+
+    @property
     def freshness(self) -> Freshness:
         return Freshness(self.epoch, self.resource_version, self.deleted)
 

@@ -124,9 +124,13 @@ async def _open_broker(order: Order, stack: AsyncExitStack) -> Opened:
     limits = {"STREAM_MAX_BYTES": str(STREAM_BYTES)}
     settings = load(BrokerSettings, limits | given | {"NATS_URL": order.target.url})
     streams = ReplayStreams(await connected(settings, stack), settings, order.guise)
-    await streams.open()
+    # In tasks of their own: this one is cancelled by Ctrl-C, and calls to JetStream would say so (`translated`).
+    try:
+        await streams.open()
+    except asyncio.CancelledError:
+        await asyncio.create_task(streams.remove_unused(), name="removing what was just made")
+        raise
     if not order.keep:
-        # In a task of its own: this one is cancelled by Ctrl-C, and calls to JetStream would say so (`translated`).
         stack.push_async_callback(lambda: asyncio.create_task(streams.remove(), name="removing the streams"))
     stage = EventStage(streams, order.guise, order.wait_s)
     opened = Opened(order, streams, stage)

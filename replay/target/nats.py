@@ -58,13 +58,19 @@ class ReplayStreams:
         Raises RefusedToStartError when another replay of that name has left something in them.
         """
         await ensure_streams(self._broker.jetstream, self._settings)
-        with translated(f"reading the stream {self.names.events}"):
-            held = (await self._broker.jetstream.stream_info(self.names.events)).state.messages
-        if held:
+        if held := await self._held():
             raise RefusedToStartError(
                 f"The stream {self.names.events} holds {held} events of another replay: give another --name, or remove "
                 f"its streams: {', '.join(self.all_names)}."
             )
+
+    async def _held(self) -> int:
+        """Return how many events there are; 0 without a stream, too."""
+        with translated(f"reading the stream {self.names.events}"):
+            try:
+                return (await self._broker.jetstream.stream_info(self.names.events)).state.messages
+            except nats.js.errors.NotFoundError:
+                return 0
 
     async def publish(self, captured: Captured) -> bool:
         """Publish an event, marked as replayed; return whether the broker took it for news."""
@@ -108,6 +114,11 @@ class ReplayStreams:
                 key = "/".join(unescape(token) for token in subject.split(".")[3:])
                 found[key] = unquote((message.headers or {}).get("isvc-reason", ""))
         return found
+
+    async def remove_unused(self) -> None:
+        """Remove the streams if there is no event in them: what was made by a replay that ends before it begins."""
+        if not await self._held():
+            await self.remove()
 
     async def remove(self) -> None:
         """Remove the streams and everything in them."""

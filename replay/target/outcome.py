@@ -114,7 +114,7 @@ def content(record: Record, environment: str) -> dict[str, str]:
             "storageUri": stamp.storage_uri,
             "modelVersion": stamp.model_version,
             "undeployedAt": "a time" if stamp.undeployed_at else "",
-            "history": ", ".join(change.version or "none" for change in stamp.history),
+            "history": ", ".join(version or "none" for version in stamp.versions),
         }
     return said
 

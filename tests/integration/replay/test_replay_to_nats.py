@@ -1,14 +1,19 @@
 """`isvc-sync replay --to nats://`: streams of its own, marked events, and nothing on the subjects of production."""
 
+import asyncio
 import shlex
 import signal
+from contextlib import AsyncExitStack
 
 import nats
 import pytest
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from cli.demo.processes import Child
+from cli.replaying.stages import Order, open_stage
 from replay.files import reading
+from replay.target.choice import Target, TargetKind, guise
+from replay.target.nats import ReplayStreams
 from sandbox.broker import NatsServer
 from sandbox.world import Options, world
 from shared import events
@@ -16,7 +21,7 @@ from shared.broker import Broker, BrokerSettings
 from shared.streams import ensure_streams
 from tests.eventually import eventually
 from tests.integration.replay.commands import ended, replay, started
-from tests.unit.replay.replayed import CLUSTER_ID, START, story, write
+from tests.unit.replay.replayed import CLUSTER_ID, HEADER, START, story, write
 
 EVENTS = "ISVC-REPLAY-TUESDAY_EVENTS"
 START_S = 60.0  # of a process on a machine that has much to do
@@ -121,6 +126,34 @@ async def test_ctrl_c_leaves_no_stream_behind(server, js, capture):
         done = await ended(process)
         assert (done.code, await streams(js)) == (130, PRODUCTION)
         assert "Traceback" not in done.err
+
+
+async def test_an_interruption_while_the_streams_are_made_leaves_none_behind(server, js, monkeypatch):
+    made = asyncio.Event()
+
+    async def open_slowly(streams):
+        await ensure_streams(streams._broker.jetstream, streams._settings)
+        made.set()
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(ReplayStreams, "open", open_slowly)
+    target = Target(TargetKind.NATS, server.url)
+    order = Order(
+        target=target,
+        guise=guise("tuesday", target, HEADER),
+        header=HEADER,
+        wait_s=60,
+        keep=False,
+        environ={},
+        say=lambda _: None,
+    )
+    async with AsyncExitStack() as stack:
+        opening = asyncio.create_task(open_stage(order, stack))
+        await made.wait()
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+    assert await streams(js) == PRODUCTION
 
 
 async def test_ctrl_c_in_the_middle_of_playing_leaves_no_stream_behind(server, js, tmp_path):

@@ -121,8 +121,7 @@ class Judge:
         uid = truth.uid
         told = [recorded_version(content) for content in truth.states if content.model == truth.content.model]
         whole = [version for at, version in enumerate(told) if version != (told[at - 1] if at else "")]
-        history = [change.version for change in stamp.history]
-        history = history[1:] if history[:1] == [""] else history  # a deployment without a version, before a stop
+        history = list(stamp.versions)
         assert all(a != b for a, b in pairwise(history)), f"{uid}: {history}: the same twice"
         assert (history or [""])[-1] == told[-1], f"{uid}: {history} does not end with {told[-1]!r}: history's end"
         rest = iter(told)

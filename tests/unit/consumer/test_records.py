@@ -83,3 +83,12 @@ def test_the_url_is_a_property_that_others_know(value, url):
 def test_the_names_are_those_of_the_design():
     assert external_id("5a1e", "1") == "kserve:5a1e/1"
     assert base_name(KEY, "5a1e") == "iris/5a1e"
+
+
+@pytest.mark.parametrize(
+    ("history", "versions"),
+    [((), ()), (("11", "", "12"), ("11", "", "12")), (("",), ()), (("", "11"), ("11",))],
+)
+def test_a_first_period_without_a_version_is_none_of_the_versions_of_a_history(history, versions):
+    changes = tuple(VersionChange(each, "1", "t") for each in history)
+    assert replace(STAMP, history=changes).versions == versions
