@@ -12,7 +12,7 @@ from typing import Final
 import typer
 from msgspec import Struct
 
-from cli.output import failed, have_streams
+from cli.output import abandon_what_is_left, failed, have_streams
 from replay.capture import CaptureError, CutError
 from shared.errors import IsvcSyncError, RefusedToStartError, SettingsError
 
@@ -51,6 +51,7 @@ def guarded(command: str, endings: Endings, work: Callable[[], int]) -> int:
     except typer.Abort:  # Ctrl-C or Ctrl-D at a question, whose line goes on
         return failed(command, "interrupted.", INTERRUPTED, new_line=True)
     except (IsvcSyncError, OSError) as error:
+        abandon_what_is_left()
         return failed(command, _sentence(error), _code(error, endings))
 
 

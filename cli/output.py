@@ -3,8 +3,9 @@
 import contextlib
 import io
 import logging
+import os
 import sys
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import msgspec
 from rich.console import Console
@@ -27,10 +28,27 @@ class Output(Console):
     """
 
     def on_broken_pipe(self) -> None:
+        self.quiet = True
+        abandon(self.file)
+        raise BrokenPipeError("nobody reads the output any more")
+
+
+def abandon_what_is_left() -> None:
+    """Let go of the standard output where it takes no more, a full disk, say."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        abandon(sys.stdout)
+
+
+def abandon(stream: IO[str]) -> None:
+    """Let what could not be written go nowhere: Python tries again at its exit, and would end with 120 then."""
+    with contextlib.suppress(OSError, ValueError):  # it has no descriptor, or is closed
+        nowhere = os.open(os.devnull, os.O_WRONLY)
         try:
-            super().on_broken_pipe()
-        except SystemExit as ending:
-            raise BrokenPipeError("nobody reads the output any more") from ending
+            os.dup2(nowhere, stream.fileno())
+        finally:
+            os.close(nowhere)
 
 
 def silence_logs() -> None:
@@ -52,9 +70,12 @@ def write_json(document: Any) -> None:
 
 def failed(command: str, sentence: str, code: int, *, new_line: bool = False) -> int:
     """Say why a command ends, and return its exit code; `new_line` where the cursor stands behind a question."""
-    with contextlib.suppress(OSError):  # nobody reads it, or it cannot be written: the code still says it
-        said = f"isvc-sync {command}: {sentence}"
-        Output(stderr=True, soft_wrap=True).print(Text(f"\n{said}" if new_line else said))
+    console = Output(stderr=True, soft_wrap=True)
+    said = f"isvc-sync {command}: {sentence}"
+    try:
+        console.print(Text(f"\n{said}" if new_line else said))
+    except OSError:  # nobody reads it, or it cannot be written: the code still says it
+        abandon(console.file)
     return code
 
 

@@ -89,12 +89,34 @@ def test_a_place_that_cannot_even_be_looked_at_is_named(arguments, tmp_path, mon
     assert said.endswith(": File name too long.\n")
 
 
+def code_of(*arguments: object, **streams: object) -> int:
+    """Return how a process ends that buffers its output, as processes do unless told otherwise."""
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-m", "cli", *map(str, arguments)]
+    return subprocess.run(command, env=environ, check=False, **streams).returncode
+
+
 def test_where_nobody_reads_standard_error_the_code_is_the_same(tmp_path):
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "cli", "stats", str(tmp_path / "gone")]
-    assert subprocess.run(command, stdout=writer, stderr=writer, check=False).returncode == 2
+    assert code_of("stats", tmp_path / "gone", stdout=writer, stderr=writer) == 2
     os.close(writer)
+
+
+def test_where_nobody_reads_standard_output_the_code_is_the_commands_own():
+    reader, writer = os.pipe()
+    os.close(reader)
+    assert code_of("stats", ROLLOUT, stdout=writer, stderr=subprocess.DEVNULL) == 0
+    os.close(writer)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no device that is always full")
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_full_disk_behind_a_stream_is_the_code_of_a_refusal(stream, tmp_path):
+    file = ROLLOUT if stream == "stdout" else tmp_path / "gone"
+    others = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with Path("/dev/full").open("w") as full:
+        assert code_of("stats", file, **(others | {stream: full})) == 2
 
 
 def test_the_sandbox_ends_as_after_a_signal_when_nobody_reads_where_it_is(tmp_path, capsys):
