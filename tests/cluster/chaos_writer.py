@@ -24,6 +24,7 @@ AWAY_MAX = 4  # names of a kind that have no object on purpose: 10 %, and the pr
 PER_SECOND = 20.0
 _PREFIX = "modelregistry.kubeflow.org/"
 _TIMEOUT_S = 2.0  # a paused server holds up the writer no longer
+_POPULATE_S = 60.0  # for all objects at once, the first of their kinds, on a server that may just have been started
 _MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
@@ -55,7 +56,7 @@ class Writer:
         await self._api.aclose()
 
     async def populate(self) -> None:
-        await asyncio.gather(*(self._create(key) for key in self._keys))
+        await asyncio.gather(*(self._create(key, _POPULATE_S) for key in self._keys))
         assert not self._away, f"not everything could be created: {self.refused}"
 
     @asynccontextmanager
@@ -104,7 +105,7 @@ class Writer:
                 if await self._delete(key):
                     await self._create(key)
 
-    async def _create(self, key: ObjectKey) -> None:
+    async def _create(self, key: ObjectKey, timeout_s: float = _TIMEOUT_S) -> None:
         metadata = {"namespace": key.namespace, "name": key.name}
         labels = {f"{_PREFIX}registered-model-id": str(self._random.randint(1, 9))}
         body = {
@@ -114,7 +115,7 @@ class Writer:
             "spec": {"predictor": {"model": {"modelFormat": {"name": "sklearn"}, "storageUri": "s3://models/iris"}}},
         }
         collection = path_of(key).rpartition("/")[0]
-        answer = await self._ask("create", "POST", collection, json=body)
+        answer = await self._ask("create", "POST", collection, json=body, timeout=timeout_s)
         if answer in {201, 409}:  # 409: an earlier request was carried out although nobody answered it
             self._away.discard(key)
 

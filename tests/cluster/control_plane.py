@@ -171,7 +171,9 @@ class ControlPlane:
         if pem.count("-----END CERTIFICATE-----") < 2:
             return False  # not written yet: the serving certificate comes first, then the CA that signed it
         _, begin, ca = pem.rpartition("-----BEGIN CERTIFICATE-----")
-        self.ca_file.write_text(begin + ca)
+        beside = self.ca_file.with_suffix(".new")
+        beside.write_text(begin + ca)
+        beside.replace(self.ca_file)  # a test may be reading it: after a restart it is there already
         return _answers_ok(f"{self.url}/readyz", self.ssl_context(), self.admin_token)
 
     def _wait_for_crds(self) -> None:
