@@ -15,6 +15,7 @@ import msgspec
 from consumer.freshness import Freshness
 from consumer.lookup import Lookup
 from consumer.observation import Observation
+from shared.decoding import UNDECODABLE
 from shared.errors import (
     BadEventError,
     ConflictError,
@@ -152,7 +153,7 @@ class Objects:
             raise_for(response, what)
             try:
                 page = msgspec.json.decode(response.content, type=_List)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except UNDECODABLE as error:
                 raise UnreachableError(f"{what}: the answer is no list ({error})") from error
             if not page.kind.endswith("List"):
                 raise UnreachableError(f"{what}: the answer is {page.kind[:40]!r}, no list")

@@ -13,6 +13,7 @@ import msgspec
 from consumer.exchange import Budget, Outgoing
 from consumer.kube_circuit import Sender
 from consumer.writeback import KServeLists
+from shared.decoding import UNDECODABLE
 from shared.errors import ConflictError, IsvcSyncError, NotFoundError, TransientError, UnreachableError
 from shared.kubernetes_errors import Answer, raise_for
 from shared.objects import Kind, ObjectKey
@@ -105,5 +106,5 @@ class KubernetesApi:
 def _decoded(content: bytes, shape: Any, what: str) -> Any:
     try:
         return msgspec.json.decode(content, type=shape)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise UnreachableError(f"{what}: the answer does not decode ({error})") from error

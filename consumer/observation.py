@@ -1,7 +1,7 @@
 """What one event, or one GET, shows of an object, and what its record should say because of it. Pure."""
 
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -11,8 +11,6 @@ from consumer.writeback import deployment_mode
 from shared.events import Event, EventType
 from shared.objects import Kind, ObjectKey, ReducedObject
 from shared.reduce import LOAD_FAILURES, digest_of, known_prefixes, reduce_object
-
-STOP_ANNOTATION: Final = "serving.kserve.io/stop"
 
 
 class PassedVersion(msgspec.Struct, frozen=True):
@@ -134,7 +132,7 @@ def _want(seen: Observation, prefix: str) -> Wanted:
         model=model,
         version=version or "",
         lives=seen.lives,
-        stopped=obj.metadata.annotations.get(STOP_ANNOTATION, "").lower() == "true",  # KServe compares without case
+        stopped=obj.is_stopped,
         url=_url(seen.key.kind, obj),
         runtime=spec_model.runtime or obj.status.cluster_serving_runtime_name or obj.status.serving_runtime_name,
         ready=seen.lives and obj.status.condition("Ready").status == "True",

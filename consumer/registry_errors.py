@@ -30,6 +30,7 @@ from typing import Final
 import msgspec
 
 from consumer.circuit import Bearing
+from shared.decoding import UNDECODABLE
 from shared.errors import (
     ConflictError,
     IsvcSyncError,
@@ -103,7 +104,7 @@ class Answer(msgspec.Struct, frozen=True):
             return None
         try:
             return msgspec.json.decode(self.body, type=_ErrorBody).message
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNDECODABLE:
             return None
 
     @property

@@ -15,6 +15,7 @@ import msgspec
 
 from consumer.discovery import COMPONENT_LABEL, EXTERNAL_ADDRESSES, Service
 from consumer.exchange import Exchanger, Outgoing
+from shared.decoding import UNDECODABLE
 from shared.errors import ConflictError, NotFoundError, NotSentError, PermanentError, TransientError, UnreachableError
 from shared.kubernetes_errors import raise_for
 from shared.running import ended
@@ -158,7 +159,7 @@ class ServiceCatalog:
         try:
             raise_for(response, what)
             return msgspec.json.decode(response.content, type=_Page)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             raise UnreachableError(f"{what}: the answer does not decode ({error})") from error
         except (ConflictError, NotFoundError, PermanentError) as error:
             raise TransientError(str(error)) from error  # never an object's fault; 410: a page token grew old

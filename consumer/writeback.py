@@ -16,7 +16,6 @@ from shared.objects import ReducedObject
 
 MODE_NAMES = {"RawDeployment": "Standard", "Serverless": "Knative"}  # the old names of KServe's deployment modes
 MODE_ANNOTATION = "serving.kserve.io/deploymentMode"
-STOP_ANNOTATION = "serving.kserve.io/stop"
 
 
 class WriteCost(StrEnum):
@@ -136,7 +135,7 @@ def _is_preset(obj: ReducedObject, key: str) -> bool:
 def _has_no_pods(obj: ReducedObject) -> bool:
     if obj.status.condition("Stopped").status == "True":
         # Resumed, it has a Deployment some 50 ms later, and the condition goes after that.
-        return obj.metadata.annotations.get(STOP_ANNOTATION, "").lower() == "true"  # KServe compares without case
+        return obj.is_stopped
     ready = obj.status.condition("Ready").status == "True"
     return ready and deployment_mode(obj) == "Standard" and _copies(obj) == 0 and not _has_further_pods(obj)
 

@@ -23,6 +23,7 @@ from consumer.plan import PlanSettings
 from consumer.records import Identity
 from consumer.writeback import KServeLists, Target, WriteBack, WriteBackForm
 from shared import events
+from shared.decoding import UNDECODABLE
 from shared.errors import BadEventError, IsvcSyncError
 from shared.events import MESSAGE_ID, Event
 from shared.objects import ObjectKey, ReducedObject
@@ -150,7 +151,7 @@ class Captured(msgspec.Struct, frozen=True):
         """Raises BadEventError when the body is no reduced object."""
         try:
             return _OBJECT.decode(self.data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise BadEventError(f"the event of {self.event.key} does not decode: {error}") from error
 
 
@@ -224,7 +225,7 @@ def decode(text: bytes) -> Line | None:
     """
     try:
         return _decoded(_ANY.decode(text), text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadEventError) as error:
+    except (*UNDECODABLE, BadEventError) as error:
         raise CaptureError(f"does not decode: {error}") from error
 
 

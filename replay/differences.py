@@ -13,6 +13,7 @@ import msgspec
 
 from consumer.records import PROPERTY
 from replay.steps import Step, Taken
+from shared.decoding import UNDECODABLE
 from shared.objects import ObjectKey
 
 END: Final = "the end"
@@ -104,7 +105,7 @@ class Plan:
             return text
         try:
             stamp = msgspec.json.decode(text, type=dict[str, Any])
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             return text
         if self._exact:
             return stamp

@@ -72,7 +72,7 @@ class Planner:
         self._header = header
         self.settings = settings
         self._strict = strict
-        self._loop = InstantLoop()  # type: ignore[abstract] # what it lacks is never called
+        self._loop = InstantLoop()  # type: ignore[abstract]  # what it lacks is never called
         self._notes = Notes(self._loop.time)
         self._cluster = Cluster(settings.target, Echo.in_capture(header))
         self._places = Registries(header.deciding, settings, self.registry, self._loop.time)

@@ -26,6 +26,7 @@ from nats.aio.msg import Msg
 
 from shared.broker import Broker
 from shared.broker_errors import translated
+from shared.decoding import UNDECODABLE
 from shared.errors import PermanentError
 from shared.objects import Kind, ObjectKey
 from shared.subjects import Subjects
@@ -289,7 +290,7 @@ class HoldClient:
 def _read(message: Msg, expected: type[T]) -> T:
     try:
         return msgspec.json.decode(message.data, type=expected)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise PermanentError(
             f"A holder's answer cannot be read ({error}): use the isvc-sync of the version that runs in the cluster"
         ) from error

@@ -13,6 +13,7 @@ import msgspec
 from shared.errors import BadEventError
 
 INT32_MAX: Final = 2**31 - 1
+STOP_ANNOTATION: Final = "serving.kserve.io/stop"
 
 
 class Kind(StrEnum):
@@ -176,3 +177,8 @@ class ReducedObject(msgspec.Struct, frozen=True, rename="camel"):
     metadata: Metadata
     spec: Spec = Spec()
     status: Status = Status()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a person has stopped it; KServe compares without case."""
+        return self.metadata.annotations.get(STOP_ANNOTATION, "").lower() == "true"

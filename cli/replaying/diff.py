@@ -29,6 +29,7 @@ from replay.files import reading
 from replay.plan_text import clean
 from replay.planning import Planner
 from replay.steps import Step
+from shared.decoding import UNDECODABLE
 
 COMMAND: Final = "diff"
 SAME, DIFFERS, CUT = 0, 1, 3
@@ -128,7 +129,7 @@ def _planned_there(command: Command, file: Path, selection: Selection) -> Plan:
                 for step in _steps(process.stdout):
                     if selection.shows_object(step):
                         plan.add(step)
-            except msgspec.DecodeError as error:
+            except UNDECODABLE as error:
                 raise CaptureError(f"{command.args[0]} writes no plan that this version can read: {error}") from error
         said.seek(0)
         complaint = said.read().decode(errors="replace").strip()

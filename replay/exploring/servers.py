@@ -13,6 +13,7 @@ from replay.exploring.scheduler import Scheduler
 from replay.exploring.story import Plan, Story, Told
 from replay.exploring.stream import Durable
 from replay.registry import MemoryRegistry
+from shared.decoding import UNDECODABLE
 from shared.errors import ConflictError
 from shared.objects import ObjectKey
 
@@ -36,7 +37,7 @@ class Cluster:
         try:
             raw = msgspec.json.decode(body)
             metadata = raw["metadata"]
-        except (msgspec.DecodeError, KeyError, TypeError):
+        except (*UNDECODABLE, KeyError, TypeError):
             return None  # an event that does not decode
         for operation in self._written.get(key, []):
             _add(metadata, operation)

@@ -5,8 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from consumer.observation import STOP_ANNOTATION
-from shared.objects import ReducedObject
+from shared.objects import STOP_ANNOTATION, ReducedObject
 from shared.reduce import KSERVE_PREFIXES, LOAD_FAILURES, known_prefixes
 
 SPEC_NAMED: Final = 4  # changes of the spec that are told one by one
@@ -39,13 +38,8 @@ def _deletion(before: ReducedObject, now: ReducedObject) -> Iterator[str]:
 
 
 def _stop(before: ReducedObject, now: ReducedObject) -> Iterator[str]:
-    was, is_now = _stopped(before), _stopped(now)
-    if was is not is_now:
-        yield "stopped" if is_now else "started again"
-
-
-def _stopped(obj: ReducedObject) -> bool:
-    return obj.metadata.annotations.get(STOP_ANNOTATION, "").lower() == "true"
+    if before.is_stopped is not now.is_stopped:
+        yield "stopped" if now.is_stopped else "started again"
 
 
 def _map_changes(what: str, before: Mapping[str, str], now: Mapping[str, str], prefix: str) -> Iterator[str]:

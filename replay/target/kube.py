@@ -24,6 +24,7 @@ from replay.target.cluster import (
     is_ours,
     patches,
 )
+from shared.decoding import UNDECODABLE
 from shared.errors import (
     BadEventError,
     ConflictError,
@@ -99,7 +100,7 @@ class KubeApi:
         raise_for(response, what)
         try:
             return msgspec.json.decode(response.content, type=dict[str, Any])
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise UnreachableError(f"{what}: the answer does not decode ({error})") from error
 
 

@@ -16,6 +16,7 @@ from consumer.discovery import DiscoverySettings, Rule, Service
 from consumer.records import PROPERTY, URL_PROPERTY, Stamp, encode_stamp, string_property
 from replay.capture import Action, Captured, Deciding, Facts, Footer, Header, Line, RecordFact
 from replay.upkeep.tokens import Names, Tokens
+from shared.decoding import UNDECODABLE
 from shared.objects import ObjectKey
 
 _IDS: Final = ("registered-model-id", "model-version-id", "inference-service-id")
@@ -100,7 +101,7 @@ class Anonymizer:
             return self._tokens.of("property", name), value  # emptied before
         try:
             return name, encode_stamp(self._stamp(msgspec.json.decode(text, type=Stamp)))
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             return name, value  # emptied before
 
     def _stamp(self, stamp: Stamp) -> Stamp:
@@ -226,7 +227,7 @@ class _Objects:
 def _stamp_of(record: RecordFact) -> Stamp | None:
     try:
         return msgspec.json.decode(_text_of(record.properties.get(PROPERTY)), type=Stamp)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return None
 
 

@@ -26,6 +26,7 @@ from replay.capture import (
 )
 from replay.upkeep.anonymity import Anonymizer
 from replay.upkeep.rewriting import encode_over
+from shared.decoding import UNDECODABLE
 from shared.errors import BadEventError
 from shared.logs import redact
 from shared.reduce import known_prefixes, reduce_object
@@ -103,7 +104,7 @@ class Redactor:
 def _object(line: Captured) -> dict[str, Any]:
     try:
         return msgspec.json.decode(line.data, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise BadEventError(f"the object of {line.event.key} does not decode") from error
 
 
@@ -147,7 +148,7 @@ def _property(name: str, value: Any) -> Any:
     if name == PROPERTY and isinstance(text, str):
         try:
             stamp = msgspec.json.decode(text, type=Stamp)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNDECODABLE:
             return string_property(REDACTED)  # edited by hand: a reader takes it for none, as it took the original
         return encode_stamp(replace(stamp, storage_uri=clean_uri(stamp.storage_uri)))
     if not isinstance(value, dict):
@@ -173,7 +174,7 @@ def _scrubbed_text(text: bytes) -> bytes:
     """
     try:
         document = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise CaptureError(f"does not decode: {error}") from error
     return redact(msgspec.json.encode(_scrubbed(document)).decode()).encode()
 

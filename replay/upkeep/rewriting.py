@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from replay.capture import EVENT_MEMBERS, Action, Captured, CaptureError, Facts, Footer, Line, encode
+from shared.decoding import UNDECODABLE
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _EMPTY: Final = msgspec.Raw(b"{}")
@@ -17,7 +18,7 @@ def encode_over(line: Line, text: bytes) -> bytes:
     """
     try:
         former = _MEMBERS.decode(text)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise CaptureError(f"does not decode: {error}") from error
     members = _MEMBERS.decode(encode(line))
     if isinstance(line, Facts | Action | Footer):

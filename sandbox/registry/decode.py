@@ -69,7 +69,7 @@ def decode_body(raw: bytes, shape: Shape, choose: Callable[[list[str]], str]) ->
     return body
 
 
-class _Mismatch(Exception):  # noqa: N818  never leaves this module
+class _Mismatch(Exception):  # noqa: N818 - never leaves this module
     """A value of the wrong type; the decoder goes on and reports the first one at the end."""
 
 
@@ -209,7 +209,7 @@ def _map_property(key: str, value: dict[str, Any]) -> dict[str, Any]:
         raise GoError(f"unable to decode {error} for key {key}") from None
 
 
-class _Undecodable(Exception):  # noqa: N818  never leaves this module
+class _Undecodable(Exception):  # noqa: N818 - never leaves this module
     """A property value that cannot be stored."""
 
 

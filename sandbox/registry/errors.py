@@ -41,5 +41,5 @@ class DuplicateKeyError(DatabaseError):
     """A unique key, the name's or the external id's: the server cannot tell which."""
 
 
-class Panic(Exception):  # noqa: N818  Go's word for it
+class Panic(Exception):  # noqa: N818 - Go's word for it
     """The server's handler died: the connection is closed without an answer, the server lives on."""

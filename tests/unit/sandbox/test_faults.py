@@ -43,7 +43,7 @@ class World:
 async def injected(world: World, kind: str, times: int) -> None:
     """Wait until faults of a kind have happened so many times."""
     async with asyncio.timeout(5):
-        while world.faults.injected[kind] < times:  # noqa: ASYNC110  a count has no event
+        while world.faults.injected[kind] < times:  # noqa: ASYNC110 - a count has no event
             await asyncio.sleep(0.001)
 
 
@@ -138,7 +138,7 @@ async def test_a_cut_breaks_an_answer_in_its_middle(world):
     async def read():
         async with world.client.stream("GET", "/stream") as response:
             async for line in response.aiter_lines():
-                received.append(line)  # noqa: PERF401  what came before the cut counts
+                received.append(line)  # noqa: PERF401 - what came before the cut counts
 
     with pytest.raises(httpx.TransportError):
         await read()
