@@ -5,13 +5,8 @@ from msgspec.structs import replace
 
 from consumer.records import PROPERTY, Record, encode_stamp
 from shared.errors import ConflictError, PermanentError, TransientError, UnreachableError
-from tests.unit.consumer.reconciling import BEFORE_READY, CREATED, World
+from tests.unit.consumer.reconciling import BEFORE_READY, CREATED
 from tests.unit.consumer.worlds import ID, KEY, MODEL, UID, an_object, record_of, seen
-
-
-@pytest.fixture
-def world():
-    return World()
 
 
 async def test_a_record_of_ours_whose_answer_was_lost_is_adopted(world):

@@ -1,6 +1,5 @@
 """Ids that cannot be written yet: when somebody looks again, and what that costs."""
 
-import pytest
 from msgspec.structs import replace
 
 from consumer.memory import Memory
@@ -9,18 +8,6 @@ from consumer.writeback import WriteBack
 from shared.objects import ModelCopies, ModelStatus
 from tests.unit.consumer.reconciling import FORCED_LOOK, LOOK, WHEN_READY, World
 from tests.unit.consumer.worlds import ID, KEY, MODEL, READY, SETTINGS, VERSION, an_object, carrying, seen
-
-
-@pytest.fixture
-def world():
-    return World()
-
-
-@pytest.fixture
-async def linked(world):
-    """A world in which the object is recorded, linked and known."""
-    await world.link()
-    return world
 
 
 async def test_a_costly_write_is_deferred_and_looked_at_after_one_and_five_seconds(world):

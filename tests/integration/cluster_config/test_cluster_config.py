@@ -6,19 +6,7 @@ import pytest
 
 from shared.cluster import ClusterSettings, client, cluster_id, find_context, load_cluster
 from shared.errors import RefusedToStartError, SettingsError, UnauthorizedError, UnreachableError
-from tests.integration.api_servers import Kubeconfig, api_servers, get
-
-
-@pytest.fixture
-def api():
-    with api_servers() as start:
-        yield start()
-
-
-@pytest.fixture
-def kubeconfig(tmp_path):
-    return Kubeconfig(tmp_path)
-
+from tests.integration.cluster_config.api_servers import get
 
 # --- proxies, sockets -----------------------------------------------------------------------------------------------
 

@@ -16,19 +16,7 @@ from shared.errors import RefusedToStartError
 from shared.streams import ensure_streams
 from tests.certificates import self_signed
 from tests.eventually import eventually
-from tests.integration.brokers import must_not_close, settings
-
-
-@pytest.fixture
-async def server(tmp_path):
-    async with NatsServer(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-async def broker(server):
-    async with Broker(settings(server.url), on_closed=must_not_close) as connected:
-        yield connected
+from tests.integration.broker.brokers import must_not_close, settings
 
 
 @pytest.fixture

@@ -9,19 +9,6 @@ from shared.errors import ConflictError, TransientError, UnreachableError
 from tests.unit.consumer.reconciling import BEFORE_READY, CREATED, FORCED_LOOK, LOOK, STOPPED, WHEN_READY, World
 from tests.unit.consumer.worlds import ID, KEY, MODEL, READY, VERSION, an_object, carrying, record_of, seen
 
-
-@pytest.fixture
-def world():
-    return World()
-
-
-@pytest.fixture
-async def linked(world):
-    """A world in which the object is recorded, linked and known."""
-    await world.link()
-    return world
-
-
 # --- what it costs --------------------------------------------------------------------------------------------------
 
 

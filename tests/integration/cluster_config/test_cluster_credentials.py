@@ -11,29 +11,7 @@ import pytest
 
 from shared.cluster import ClusterSettings, client, load_cluster
 from shared.errors import SettingsError, UnauthorizedError
-from tests.integration.api_servers import Authority, Kubeconfig, api_servers, get
-
-
-@pytest.fixture
-def start():
-    with api_servers() as started:
-        yield started
-
-
-@pytest.fixture
-def api(start):
-    return start()
-
-
-@pytest.fixture
-def kubeconfig(tmp_path):
-    return Kubeconfig(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("authority"))
-
+from tests.integration.cluster_config.api_servers import get
 
 # --- tokens ---------------------------------------------------------------------------------------------------------
 

@@ -11,20 +11,7 @@ from shared.errors import RefusedToStartError, UnreachableError
 from shared.objects import Kind, ObjectKey
 from shared.streams import ensure_consumer, ensure_streams, stream_configs, stream_names
 from shared.subjects import Subjects
-from tests.integration.brokers import SMALL, must_not_close, settings
-
-
-@pytest.fixture
-async def server(tmp_path):
-    async with NatsServer(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-async def broker(server):
-    async with Broker(settings(server.url), on_closed=must_not_close) as connected:
-        yield connected
-
+from tests.integration.broker.brokers import SMALL, must_not_close, settings
 
 # --- streams --------------------------------------------------------------------------------------------------------
 
