@@ -58,10 +58,6 @@ class Kind:
         return f"{self.group}/{version}" if self.group else version
 
 
-def _builtin(group: str, kind: str, plural: str, *columns: Column) -> Kind:
-    return Kind(group, kind, plural, "v1", {"v1": (NAME, *columns, AGE)})
-
-
 _INVOLVED = ("name", "namespace", "kind", "uid", "apiVersion", "resourceVersion", "fieldPath")
 _EVENT_FIELDS = (*(f"involvedObject.{field}" for field in _INVOLVED), "reason", "type")
 
