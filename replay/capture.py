@@ -8,8 +8,7 @@ JSON Lines: what happened, in the order of the stream, with everything that `pla
     {"action": {...}}                         what a consumer did, where that is known
     {"footer": {...}}                         the end; a file without it was cut
 
-A reader keeps what it does not know: members that a later release adds are written again as they were. A greater number
-after the slash is refused (docs/isvc-capture-1.schema.json describes the whole).
+What a reader does not know is written again as it was. A greater number is refused (docs/isvc-capture-1.schema.json).
 """
 
 from typing import Any, Final, Literal
