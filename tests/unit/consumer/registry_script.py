@@ -11,15 +11,25 @@ from consumer.actions import CreateRecord
 from consumer.exchange import Instruments
 from consumer.registry import ModelRegistry
 from consumer.registry_client import InFlightLimit, RegistryAccess, RegistryClient
+from consumer.registry_errors import Request, RequestKind
 
+BASE = "http://registry.example:8080"
+ANY_VERSION = RegistryAccess(base_url=BASE)
+ASK = Request(RequestKind.FIND, "GET", "/inference_service", {"externalId": "x"})
+FOUND = {"id": "17", "externalId": "x"}
 JSON = {"Content-Type": "application/json; charset=UTF-8"}
 TEXT = {"Content-Type": "text/plain; charset=utf-8"}
+UNAVAILABLE = httpx.Response(503, headers=TEXT, text="Datastore service is down or unavailable.\n")
 NO_PAGE = httpx.Response(404, headers=TEXT, text="404 page not found\n")
 EMPTY_PAGE: dict[str, Any] = {"items": [], "nextPageToken": "", "pageSize": 1, "size": 0}
 ROOT = "/api/model_registry/"
 URL = {"metadataType": "MetadataStringValue", "string_value": "http://iris.example"}
 
 Reply = httpx.Response | Exception
+
+
+def plenty() -> float:
+    return 60.0
 
 
 def ok(body: Any, status: int = 200) -> httpx.Response:
@@ -65,14 +75,14 @@ class Script:
         return reply
 
     def client(self, access: RegistryAccess | None = None, limit: InFlightLimit | None = None) -> RegistryClient:
-        access = access or RegistryAccess(base_url="http://registry.example:8080", api_version="v1alpha3")
+        access = access or RegistryAccess(base_url=BASE, api_version="v1alpha3")
         instruments = Instruments(NoOpTracer(), lambda method, code, _: self.exchanges.append((method, code)))
         client = RegistryClient(access, limit or InFlightLimit(4), instruments)
         client._http._transport = httpx.MockTransport(self)
         return client
 
     def registry(self, access: RegistryAccess | None = None) -> ModelRegistry:
-        return ModelRegistry(self.client(access), lambda: 60.0)
+        return ModelRegistry(self.client(access), plenty)
 
     def paths(self) -> list[str]:
         return [f"{request.method} {request.url.path.removeprefix(ROOT)}" for request in self.seen]

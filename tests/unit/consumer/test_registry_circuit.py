@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from consumer.circuit import FAILURES_MAX, OPEN_S_MIN
-from consumer.registry_client import InFlightLimit, RegistryAccess, RegistryClient
+from consumer.registry_client import InFlightLimit, RegistryClient
 from consumer.registry_errors import AmbiguousError, Request, RequestKind, UnprovenError
 from shared.errors import (
     ConflictError,
@@ -17,18 +17,7 @@ from shared.errors import (
     TransientError,
     UnreachableError,
 )
-from tests.unit.consumer.registry_script import TEXT, Script, error, ok
-
-BASE = "http://registry.example:8080"
-ANY_VERSION = RegistryAccess(base_url=BASE)
-ASK = Request(RequestKind.FIND, "GET", "/inference_service", {"externalId": "x"})
-FOUND = {"id": "17", "externalId": "x"}
-UNAVAILABLE = httpx.Response(503, headers=TEXT, text="Datastore service is down or unavailable.\n")
-
-
-def plenty() -> float:
-    return 60.0
-
+from tests.unit.consumer.registry_script import ANY_VERSION, ASK, FOUND, UNAVAILABLE, Script, error, ok, plenty
 
 ALIVE = [
     (ok(FOUND), None),

@@ -5,19 +5,8 @@ import asyncio
 import httpx
 import pytest
 
-from consumer.registry_client import InFlightLimit, RegistryAccess
-from consumer.registry_errors import Request, RequestKind
-from tests.unit.consumer.registry_script import TEXT, Script, ok
-
-BASE = "http://registry.example:8080"
-ANY_VERSION = RegistryAccess(base_url=BASE)
-ASK = Request(RequestKind.FIND, "GET", "/inference_service", {"externalId": "x"})
-FOUND = {"id": "17", "externalId": "x"}
-UNAVAILABLE = httpx.Response(503, headers=TEXT, text="Datastore service is down or unavailable.\n")
-
-
-def plenty() -> float:
-    return 60.0
+from consumer.registry_client import InFlightLimit
+from tests.unit.consumer.registry_script import ASK, FOUND, Script, ok, plenty
 
 
 class Crowd:

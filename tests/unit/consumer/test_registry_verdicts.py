@@ -13,12 +13,11 @@ import pytest
 from consumer.actions import UpdateRecord
 from consumer.circuit import Bearing
 from consumer.registry import ModelRegistry
-from consumer.registry_client import RegistryAccess
 from consumer.registry_errors import Answer, Request, RequestKind, bearing_of, classify
 from consumer.verdict import LOOK_AGAIN_S, Bury, Retry, verdict
 from shared.errors import ConflictError, NotFoundError, PermanentError, TransientError, UnreachableError
 from tests.unit.consumer.recorded_errors import CLASSES, RECORDED, RECORDING, expected
-from tests.unit.consumer.registry_script import EMPTY_PAGE, Script, creation, ok
+from tests.unit.consumer.registry_script import ANY_VERSION, EMPTY_PAGE, Script, creation, ok, plenty
 
 # The name of each verdict; the letters are those of the table of recorded errors.
 NAMES = {
@@ -32,7 +31,6 @@ NAMES = {
 }
 BURIED = {"P"}
 AT_ONCE = {"N", "C"}
-ANY_VERSION = RegistryAccess(base_url="http://registry.example:8080")
 
 
 def told(answer: Answer) -> httpx.Response:
@@ -42,10 +40,6 @@ def told(answer: Answer) -> httpx.Response:
 def telling(*answers: httpx.Response) -> ModelRegistry:
     """Return a registry that gives these answers, after the one to the question for its API version."""
     return Script(ok(EMPTY_PAGE), *answers).registry(ANY_VERSION)
-
-
-def plenty() -> float:
-    return 60.0
 
 
 def with_verdicts() -> list[Any]:

@@ -8,11 +8,10 @@ from replay.target.choice import Target, TargetKind, disguised, guise, headers_o
 from shared import events
 from shared.errors import BadEventError, SettingsError
 from shared.subjects import Subjects
+from tests.unit.replay.guises import NATS, OURS
 from tests.unit.replay.replayed import CLUSTER_ID, HEADER, KEY, captured, isvc
 
-NATS = Target(TargetKind.NATS, "nats://127.0.0.1:4222")
 EVENT = captured(11, isvc(KEY, "u-1", 50, registered_model_id="1"))
-OURS = guise("tuesday", NATS, HEADER)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from replay.target.nats import Reading
 from replay.target.stage import Around, EventStage
 from shared.errors import UnreachableError
-from tests.unit.replay.test_target import OURS
+from tests.unit.replay.guises import OURS
 
 
 class Unread:
