@@ -1,42 +1,31 @@
-"""The connection: API version, deadline, credentials, one origin, telemetry."""
+"""The connection: API version, deadline, credentials."""
 
 import asyncio
-import logging
 import os
-import ssl
 
 import httpx
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import StatusCode
 
 from consumer.circuit import OPEN_S_MIN
-from consumer.exchange import Exchanger, Instruments, Outgoing
 from consumer.registry import ModelRegistry
-from consumer.registry_client import InFlightLimit, RegistryAccess, RegistryClient, registry_http
-from consumer.registry_errors import OtherVersionError, Request, RequestKind
-from shared.errors import (
-    PermanentError,
-    SettingsError,
-    TransientError,
-    UnauthorizedError,
-    UnreachableError,
+from consumer.registry_client import InFlightLimit, RegistryAccess
+from consumer.registry_errors import OtherVersionError
+from shared.errors import TransientError, UnauthorizedError, UnreachableError
+from tests.unit.consumer.registry_script import (
+    ANY_VERSION,
+    ASK,
+    BASE,
+    EMPTY_PAGE,
+    FOUND,
+    JSON,
+    NO_PAGE,
+    TEXT,
+    UNAVAILABLE,
+    Script,
+    error,
+    ok,
+    plenty,
 )
-from tests.certificates import self_signed
-from tests.unit.consumer.registry_script import EMPTY_PAGE, JSON, NO_PAGE, TEXT, Script, error, ok
-
-BASE = "http://registry.example:8080"
-ANY_VERSION = RegistryAccess(base_url=BASE)
-ASK = Request(RequestKind.FIND, "GET", "/inference_service", {"externalId": "x"})
-FOUND = {"id": "17", "externalId": "x"}
-UNAVAILABLE = httpx.Response(503, headers=TEXT, text="Datastore service is down or unavailable.\n")
-
-
-def plenty() -> float:
-    return 60.0
-
 
 # --- the API version ---
 
@@ -123,6 +112,11 @@ async def test_calls_that_start_together_probe_once():
     client = script.client(ANY_VERSION)
     await asyncio.gather(*(client.call(ASK, plenty) for _ in range(3)))
     assert script.paths().count("GET v1/registered_models") == 1
+
+
+def test_unknown_api_version_is_refused():
+    with pytest.raises(ValueError, match="v1 or v1alpha3, not 'v2'"):
+        RegistryAccess(base_url=BASE, api_version="v2")
 
 
 # --- the deadline ---
@@ -253,161 +247,3 @@ async def test_without_a_token_file_no_credentials_are_sent():
     script = Script(ok(FOUND))
     await script.client().call(ASK, plenty)
     assert "Authorization" not in script.seen[0].headers
-
-
-# --- one origin ---
-
-
-@pytest.mark.parametrize(
-    "target",
-    [
-        "http://evil.example:8080/x",
-        "https://registry.example:8080/x",
-        "http://registry.example/x",
-        "http://registry.example:8080@evil.example/x",
-    ],
-)
-async def test_request_to_another_origin_never_leaves_and_shows_no_token(tmp_path, target):
-    token = tmp_path / "token"
-    token.write_text("s3cr3t")
-    script = Script()
-    http = registry_http(RegistryAccess(base_url=BASE, token_file=token))
-    http._transport = httpx.MockTransport(script)
-    with pytest.raises(PermanentError) as raised:
-        await http.get(target)
-    assert script.seen == []
-    assert "s3cr3t" not in str(raised.value)
-
-
-async def test_redirect_is_not_followed():
-    script = Script(httpx.Response(307, headers={"Location": "/elsewhere"}))
-    with pytest.raises(TransientError, match="redirects are not followed"):
-        await script.client().call(ASK, plenty)
-
-
-@pytest.mark.parametrize(
-    ("base", "url"),
-    [
-        ("http://mr.ns.svc:8080", "http://mr.ns.svc:8080/api/model_registry/v1/inference_service"),
-        ("http://mr.ns.svc/", "http://mr.ns.svc/api/model_registry/v1/inference_service"),
-        (
-            "https://gw.example/model-registry/a",
-            "https://gw.example/model-registry/a/api/model_registry/v1/inference_service",
-        ),
-        ("https://gw.example:8443/a/", "https://gw.example:8443/a/api/model_registry/v1/inference_service"),
-        ("http://[::1]:80", "http://[::1]/api/model_registry/v1/inference_service"),
-    ],
-)
-async def test_base_may_have_a_port_and_a_path(base, url):
-    script = Script(ok(FOUND))
-    await script.client(RegistryAccess(base_url=base, api_version="v1")).call(ASK, plenty)
-    assert str(script.seen[0].url.copy_with(query=None)) == url
-
-
-@pytest.mark.parametrize(
-    "base",
-    [
-        "",
-        "registry:8080",
-        "ftp://registry",
-        "http://",
-        "http://user:s3cr3t@registry",
-        "http://registry?x=s3cr3t",
-        "http://registry#a",
-        "http://user:s3cr3t/x@registry",
-    ],
-)
-def test_address_that_is_none_is_refused_without_showing_secrets(base):
-    with pytest.raises(ValueError, match="registry's address") as raised:
-        RegistryAccess(base_url=base)
-    assert "s3cr3t" not in str(raised.value)
-
-
-def test_unknown_api_version_is_refused():
-    with pytest.raises(ValueError, match="v1 or v1alpha3, not 'v2'"):
-        RegistryAccess(base_url=BASE, api_version="v2")
-
-
-def test_ca_file_that_is_none_is_a_settings_error(tmp_path):
-    broken = tmp_path / "ca.pem"
-    broken.write_text("no certificate")
-    for path in (broken, tmp_path / "absent.pem"):
-        with pytest.raises(SettingsError, match="REGISTRY_CA_FILE"):
-            registry_http(RegistryAccess(base_url=BASE, ca_file=path))
-
-
-@pytest.fixture
-def certificate(tmp_path):
-    return self_signed(tmp_path)
-
-
-async def test_only_the_ca_file_is_trusted(certificate):
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate / "ca.pem", certificate / "key.pem")
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: 11\r\nConnection: close\r\n\r\n{"id": "1"}')
-        await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
-        for ca_file, trusted in ((certificate / "ca.pem", True), (None, False)):
-            access = RegistryAccess(base_url=f"https://127.0.0.1:{port}", ca_file=ca_file, api_version="v1")
-            client = RegistryClient(
-                access, InFlightLimit(1), Instruments(TracerProvider().get_tracer("t"), lambda *_: None)
-            )
-            if trusted:
-                assert await client.call(ASK, plenty) == b'{"id": "1"}'
-            else:
-                with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
-                    await client.call(ASK, plenty)
-            await client.close()
-
-
-# --- what is told of it ---
-
-
-async def test_announced_end_of_the_version_is_logged_once(caplog):
-    def announced(_: httpx.Request) -> httpx.Response:
-        response = ok(FOUND)
-        response.headers.update({"Deprecation": "true", "Sunset": "Sat, 01 Mar 2027 00:00:00 GMT"})
-        return response
-
-    client = Script(announced, announced, announced).client()
-    with caplog.at_level(logging.WARNING, "consumer"):
-        for _ in range(3):
-            await client.call(ASK, plenty)
-    (line,) = caplog.records
-    assert line.sunset == "Sat, 01 Mar 2027 00:00:00 GMT"
-    assert line.api_version == "v1alpha3"
-
-
-async def test_each_exchange_is_counted_by_method_and_outcome():
-    script = Script(ok(FOUND), error(500, "x"), httpx.ConnectError("refused"))
-    client = script.client()
-    await client.call(ASK, plenty)
-    for _ in range(2):
-        with pytest.raises(TransientError):
-            await client.call(ASK, plenty)
-    assert script.exchanges == [("GET", "200"), ("GET", "500"), ("GET", "unreachable")]
-
-
-async def test_span_of_an_exchange_names_route_and_status_and_travels_along():
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    script = Script(error(500, "x"))
-    http = httpx.AsyncClient(base_url=BASE, transport=httpx.MockTransport(script))
-    exchanger = Exchanger(http, Instruments(provider.get_tracer("t"), lambda *_: None))
-    tracer = provider.get_tracer("t")
-    with tracer.start_as_current_span("reconcile") as parent:
-        await exchanger.send(Outgoing(method="GET", path="/a/17", route="/a/{id}"), plenty)
-    span = next(span for span in exporter.get_finished_spans() if span.name == "GET /a/{id}")
-    assert span.parent.span_id == parent.get_span_context().span_id
-    assert span.attributes["http.response.status_code"] == 500
-    assert span.attributes["server.address"] == "registry.example"
-    assert span.status.status_code is StatusCode.ERROR
-    assert script.seen[0].headers["traceparent"].split("-")[2] == f"{span.context.span_id:016x}"

@@ -1,7 +1,6 @@
 """Credit, status codes, and when the watchdog acts: on a played server and a virtual clock."""
 
 import asyncio
-import json
 from types import SimpleNamespace
 
 import nats.errors
@@ -9,7 +8,8 @@ import nats.js.errors
 import pytest
 
 from consumer.inbox import Durable, PullLoop
-from consumer.pulls import Answer, Credit, InboxStats, PullSettings, read_status
+from consumer.pulls import Answer, Credit, PullSettings, read_status
+from tests.unit.consumer.pulls.played_broker import first_pull, now
 
 pytestmark = pytest.mark.looptime
 
@@ -56,112 +56,11 @@ def test_credit_never_falls_below_zero():
     assert credit.take() == 8
 
 
-class PlayedBroker:
-    """A server that says only what the test makes it say."""
-
-    def __init__(self):
-        self.client = self
-        self.jetstream = self
-        self.is_connected = True
-        self.stats = {"reconnects": 0}
-        self.hooks = []
-        self.pulls = []  # (time, batch)
-        self.resets = []  # times
-        self.inboxes = []
-        self.subscriptions = {}
-        self.consumer_exists = True
-        self.reset_errors = []
-        self.publish_error = None
-
-    def on_reconnect(self, hook):
-        self.hooks.append(hook)
-
-    def new_inbox(self):
-        self.inboxes.append(f"_INBOX.{len(self.inboxes)}")
-        return self.inboxes[-1]
-
-    async def subscribe(self, inbox, *, cb, pending_msgs_limit, pending_bytes_limit):
-        assert (pending_msgs_limit, pending_bytes_limit) == (0, 0)
-        self.subscriptions[inbox] = cb
-
-        async def unsubscribe():
-            del self.subscriptions[inbox]
-
-        return SimpleNamespace(unsubscribe=unsubscribe)
-
-    async def publish(self, subject, payload, reply):
-        assert subject == "$JS.API.CONSUMER.MSG.NEXT.S.C"
-        assert reply == self.inboxes[-1]
-        if self.publish_error is not None:
-            raise self.publish_error
-        self.pulls.append((now(), json.loads(payload)["batch"]))
-
-    async def reset_consumer(self, stream, consumer, timeout):  # noqa: ASYNC109 - as in nats-py
-        if self.reset_errors:
-            raise self.reset_errors.pop(0)
-        if not self.consumer_exists:
-            raise nats.errors.TimeoutError  # as the real server: no answer at all
-        self.resets.append(now())
-
-    async def consumer_info(self, stream, consumer, timeout):  # noqa: ASYNC109 - as in nats-py
-        if not self.consumer_exists:
-            raise nats.js.errors.NotFoundError(code=404, err_code=10014, description="consumer not found")
-
-    async def ensure(self):
-        self.consumer_exists = True
-
-    async def round_trip(self):
-        return True
-
-    async def says(self, code, **headers):
-        await self.subscriptions[self.inboxes[-1]](
-            SimpleNamespace(reply="", subject=self.inboxes[-1], headers={"Status": code, **headers}, data=b"")
-        )
-
-    async def delivers(self, sequence, reply=None):
-        reply = reply or f"$JS.ACK.S.C.1.{sequence}.1.1.0"
-        await self.subscriptions[self.inboxes[-1]](
-            SimpleNamespace(reply=reply, subject="isvc.c.evt.3.isvc.ns.a", headers=None, data=b"x")
-        )
-
-    async def beats_for(self, seconds):
-        until = now() + seconds
-        while now() < until:
-            await asyncio.sleep(0.4)
-            await self.says("100")
-
-
-def now():
-    return asyncio.get_running_loop().time()
-
-
-@pytest.fixture
-async def broker():
-    return PlayedBroker()
-
-
-@pytest.fixture
-async def taken():
-    return []
-
-
-@pytest.fixture
-async def stats():
-    return InboxStats()
-
-
 @pytest.fixture
 async def pull_loop(broker, taken, stats):
     loop = PullLoop(broker, Durable("S", "C", broker.ensure, PullSettings(batch=8)), taken.append, stats=stats)
     yield loop
     await loop.stop()
-
-
-async def first_pull(pull_loop, broker):
-    """Start the loop; in the test itself, since the clock is virtual only there."""
-    pull_loop.start()
-    await asyncio.sleep(0.01)
-    assert [batch for _, batch in broker.pulls] == [8]
 
 
 async def test_heartbeats_keep_the_pull_waiting(pull_loop, broker, stats):
@@ -366,62 +265,3 @@ async def test_a_fault_that_ends_the_loop_is_told(broker, caplog):
     assert [type(death) for death in deaths] == [ZeroDivisionError]
     assert "the pull loop died" in caplog.text
     await loop.stop()
-
-
-class Lease:
-    """How long the shard will be ours."""
-
-    def __init__(self, left_s):
-        self.left_s = left_s
-
-    def __call__(self):
-        return self.left_s
-
-
-@pytest.fixture
-async def lease():
-    return Lease(2.0)
-
-
-@pytest.fixture
-async def leased_loop(broker, lease, taken, stats):
-    durable = Durable("S", "C", broker.ensure, PullSettings(batch=8, expires_s=1.0), lease)
-    loop = PullLoop(broker, durable, taken.append, stats=stats)
-    yield loop
-    await loop.stop()
-
-
-@pytest.mark.parametrize("left_s", [0.0, 0.99])
-async def test_no_pull_leaves_that_could_outlast_our_lease(leased_loop, broker, lease, left_s):
-    await first_pull(leased_loop, broker)
-    lease.left_s = left_s
-    await broker.says("408", **{"Nats-Pending-Messages": "8"})
-    await asyncio.sleep(10)
-    assert len(broker.pulls) == 1
-
-
-async def test_a_pull_that_ends_with_our_lease_leaves(leased_loop, broker, lease):
-    await first_pull(leased_loop, broker)
-    lease.left_s = 1.0
-    await broker.says("408", **{"Nats-Pending-Messages": "8"})
-    assert [batch for _, batch in broker.pulls] == [8, 8]
-
-
-async def test_a_lease_that_is_renewed_late_lets_a_full_batch_be_pulled(leased_loop, broker, lease):
-    await first_pull(leased_loop, broker)
-    lease.left_s = 0.5
-    await broker.says("408", **{"Nats-Pending-Messages": "6"})
-    lease.left_s = 2.0
-    await asyncio.sleep(1.2)
-    assert [batch for _, batch in broker.pulls] == [8, 8]
-
-
-async def test_a_consumer_that_may_be_anothers_by_now_is_not_reset(leased_loop, broker, lease):
-    await first_pull(leased_loop, broker)
-    lease.left_s = 0.0
-    broker.stats["reconnects"] += 1
-    await asyncio.sleep(10)
-    assert len(broker.resets) == 1
-    lease.left_s = 2.0
-    await asyncio.sleep(0.11)
-    assert len(broker.resets) == 2

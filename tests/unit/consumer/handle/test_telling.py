@@ -12,7 +12,6 @@ from tests.unit.consumer.deliveries import CLUSTER_ID, SUBJECTS, event_work, loo
 from tests.unit.consumer.fakes import (
     FakeMessage,
 )
-from tests.unit.consumer.handling import World
 from tests.unit.consumer.worlds import (
     ID,
     KEY,
@@ -27,11 +26,6 @@ from tests.unit.consumer.worlds import (
 )  # fmt: skip
 
 ODH_MODEL = "modelregistry.opendatahub.io/registered-model-id"
-
-
-@pytest.fixture
-def world():
-    return World()
 
 
 async def test_the_first_record_is_told_with_its_id(world):
