@@ -6,12 +6,12 @@ seconds of a capture take ten seconds, however long something took in the middle
 
 import math
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
 from replay.capture import Captured
+from replay.moments import unix_s
 
 AS_FAST_AS_POSSIBLE: Final = math.inf
 _LATE_S: Final = 0.01  # less is the system's timers
@@ -107,23 +107,14 @@ def parse_bound(text: str) -> Bound | None:
         return None
     if text.isascii() and text.isdigit():
         return Bound(seq=int(text))
-    try:
-        return Bound(at_s=_unix_s(text))
-    except ValueError:
+    at_s = unix_s(text)
+    if at_s is None:
         wanted = "a stream sequence, or a time such as 2026-11-30T10:00:00Z"
-        raise ValueError(f"is {text[:40]!r}: it must be {wanted}") from None
+        raise ValueError(f"is {text[:40]!r}: it must be {wanted}")
+    return Bound(at_s=at_s)
 
 
 def moment_s(captured: Captured) -> float:
     """Return when an event entered the stream, else when it was seen, as a Unix time in seconds; 0.0 for neither."""
-    for text in (captured.position.time, captured.event.time):
-        try:
-            return _unix_s(text)
-        except ValueError:
-            continue
-    return 0.0
-
-
-def _unix_s(text: str) -> float:
-    moment = datetime.fromisoformat(text)
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    stored_s = unix_s(captured.position.time)
+    return (unix_s(captured.event.time) or 0.0) if stored_s is None else stored_s

@@ -29,6 +29,7 @@ from consumer.verdict import Bury, Retry
 from consumer.work import Work, look_later, passed_over
 from replay.capture import Captured, Facts, Header
 from replay.instant import InstantLoop
+from replay.moments import unix_s
 from replay.noting import Notes, NotingActor
 from replay.registry import MemoryRegistry
 from replay.steps import Step
@@ -113,7 +114,7 @@ class Planner:
 
     def decide(self, line: Captured) -> tuple[Step, ...]:
         """Return what is decided up to and with this event, whose step is the last one; before it, of looks."""
-        time_s = _unix_s(line.event.time) or _unix_s(line.position.time)
+        time_s = unix_s(line.event.time) or unix_s(line.position.time)
         steps = self._look_until(time_s) if time_s is not None else ()
         self._loop.now_s = max(self._loop.now_s, time_s or 0.0)
         return (*steps, self._loop.run(self._event(line)))
@@ -239,10 +240,3 @@ def received(line: Captured, cluster_id: str) -> Work:
 
 def _allow(_key: ObjectKey) -> None:
     """Let everything be written: there is one owner."""
-
-
-def _unix_s(text: str) -> float | None:
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return None

@@ -7,7 +7,6 @@ runtime and version of a record whose last state names none, since the registry 
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -18,6 +17,7 @@ from consumer.observation import Observation, observe, want
 from consumer.records import Record
 from replay.capture import Captured, Facts, Header
 from replay.files import Capture
+from replay.moments import unix_s
 from replay.planning import Planner
 from replay.registry import MemoryRegistry
 from replay.target.outcome import content
@@ -76,7 +76,7 @@ class Story(msgspec.Struct, frozen=True):
         subjects = Subjects("explore", self.header.cluster or "cluster", workers)
         messages, at_s, before_s = [], 0.0, None
         for number, line in enumerate(self.events, start=1):
-            now_s = _unix_s(line.position.time or line.event.time)
+            now_s = unix_s(line.position.time or line.event.time)
             if now_s is not None and before_s is not None:
                 at_s += min(max(now_s - before_s, 0.0), GAP_S_MAX)
             before_s = now_s if now_s is not None else before_s
@@ -240,11 +240,4 @@ def seen_of(line: Captured) -> Observation | None:
     try:
         return observe(line.event, line.obj)
     except BadEventError:
-        return None
-
-
-def _unix_s(text: str) -> float | None:
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
         return None

@@ -5,13 +5,13 @@ Nothing is escaped here: texts are what the capture says, and the page treats th
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 
 from consumer.records import PROPERTY
 from replay.capture import Action, Captured
+from replay.moments import micros
 from replay.steps import Step, Taken
 from replay.timeline.data import INITIAL, LOOK, SYNTHETIC, TERMINATING, TRUNCATED, Actions, Events
 from shared.errors import BadEventError
@@ -21,7 +21,6 @@ TEXT_CHARS_MAX: Final = 600
 FIELD_CHARS_MAX: Final = 120
 FIELDS_MAX: Final = 10
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _CONDITION: Final = "Ready"
 _PROPERTIES: Final = "properties"
 # What cannot be seen, or turns the direction of what is around it: it could make one name look like another.
@@ -134,15 +133,6 @@ class Columns:
         told = (taken.kind, taken.reason, taken.record, taken.registry, _fields(taken.fields))
         kind, reason, record, registry, fields = map(self.texts.number, told)
         return kind, reason, record, registry, fields
-
-
-def micros(time: str) -> int | None:
-    """Return Unix time in microseconds of an RFC 3339 text, None where it is none. Without a zone it is UTC."""
-    try:
-        at = datetime.fromisoformat(time)
-    except ValueError:
-        return None
-    return ((at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
 
 
 def shortened(text: str, chars_max: int) -> str:

@@ -10,8 +10,9 @@ What a consumer did is told by action lines only; without them there are the dec
 """
 
 from replay.capture import Action, Captured, Header, key_of
+from replay.moments import micros
 from replay.steps import Step
-from replay.timeline.columns import Columns, Seen, micros
+from replay.timeline.columns import Columns, Seen
 from replay.timeline.data import About, Page
 from shared.objects import ObjectKey
 

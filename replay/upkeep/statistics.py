@@ -1,12 +1,12 @@
 """What is in a capture, in numbers. Pure; memory grows with the objects, not with the length of the file."""
 
 from collections import Counter, deque
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
 from replay.capture import Captured, Facts, Line
+from replay.moments import unix_s
 from shared.events import EventType
 from shared.objects import ObjectKey
 
@@ -75,7 +75,7 @@ class Statistics:
     @property
     def span_s(self) -> float:
         """Seconds from the first to the last event; 0.0 where their times do not say it."""
-        first, last = _unix_s(self.first), _unix_s(self.last)
+        first, last = unix_s(self.first), unix_s(self.last)
         return max(0.0, last - first) if first is not None and last is not None else 0.0
 
     def _event(self, line: Captured) -> None:
@@ -101,7 +101,7 @@ class Statistics:
             self.gaps += 1
             self.missing += seq - self.last_seq - 1
         self.last_seq, self.last = max(self.last_seq, seq), time
-        second = int(_unix_s(time) or 0)
+        second = int(unix_s(time) or 0)
         self._second = (second, self._second[1] + 1 if self._second[0] == second else 1)
         self.peak = max(self.peak, self._second[1])
 
@@ -148,11 +148,3 @@ def as_data(statistics: Statistics) -> dict[str, object]:
             for each in moved(found)
         ],
     }
-
-
-def _unix_s(text: str) -> float | None:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
