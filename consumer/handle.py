@@ -5,7 +5,7 @@ decide and `act` perform; `verdict` says what a failure means; the one `match` b
 
 Guarantees: a message is acknowledged after its effects, buried only for what can never succeed, and else comes again.
 Assumptions: nobody else handles the same object at the same time (one owner for each shard).
-Caveats: the registry has no conditional write. A request that was on the wire when this process was frozen may land
+Caveats: the registry has no conditional write. A request that was on the wire when its sender lost the shard may land
 late; the next owner's redelivery, or the sweep, writes over it.
 """
 
@@ -65,6 +65,7 @@ class Handler:
         match decision:
             case Ack():
                 await work.message.ack()
+                logger.debug("acknowledged", extra={"object": str(work.key), "sequence": work.message.sequence})
             case Bury(reason):
                 await work.message.terminate(reason)
                 self._reconciler.memory.bury(work.about.uid if work.about else "")
