@@ -40,6 +40,7 @@ from consumer.waiting import WaitingForKubernetes
 from consumer.work import Work, receive
 from consumer.worker import Custody, Worker
 from consumer.workqueue import WorkQueue
+from shared import logs
 from shared.errors import BadEventError, TransientError
 from shared.health import Health, serving
 from shared.running import together
@@ -83,7 +84,9 @@ async def run(settings: ConsumerSettings, telemetry: Telemetry) -> None:
         fence = Fence(settings.broker.shards, partial(time.clock_gettime, CLOCK))
         connections = await connect(settings, telemetry, fence, stack)
         health.add_check("broker", partial(_broker_check, connections))
-        parts = assemble(settings, telemetry, fence, connections)
+        me = _me(settings.ownership, connections.cluster_id)
+        stack.enter_context(logs.fields(member=me.member))
+        parts = assemble(settings, telemetry, fence, connections, me)
         health.add_check("group", parts.shards.readiness)
         stack.push_async_callback(parts.worker.drain, 0.0)
         handling = _task(stack, "worker", parts.worker.run(parts.handle))
@@ -112,14 +115,13 @@ async def _join(parts: Parts, stack: AsyncExitStack) -> None:
     await until_it_works("the group of consumers", partial(shards.start, parts.intake))
 
 
-def assemble(settings: ConsumerSettings, telemetry: Telemetry, fence: Fence, connections: Connections) -> Parts:
+def assemble(settings: ConsumerSettings, telemetry: Telemetry, fence: Fence, connections: Connections, me: Me) -> Parts:
     """Put the parts together; nothing runs yet."""
     deciding = connections.deciding
     leases = LeaseStream(
         connections.broker, connections.subjects, connections.streams.lease, connections.streams.events
     )
-    me, lease_s = _me(settings.ownership, connections.cluster_id), settings.ownership.shard_lease_s
-    shards = Shards(fence, leases, me, lease_s, _shard_hooks(telemetry, fence, connections))
+    shards = Shards(fence, leases, me, settings.ownership.shard_lease_s, _shard_hooks(telemetry, fence, connections))
     worker = Worker(WorkQueue(deciding.prefix), Custody(fence, Suspects(fence, shards)))
     intake = Intake(fence, worker, Once(connections.dead_letters.load), _border(connections), DRAIN_S)
     intake.connect(pull_loops(intake, connections, worker, telemetry, fence))

@@ -18,6 +18,7 @@ from consumer.suspects import Suspects
 from consumer.verdict import Retry, Verdict
 from consumer.work import Work, look_later
 from consumer.workqueue import WorkQueue
+from shared import logs
 from shared.errors import TransientError
 from shared.objects import ObjectKey
 from shared.subjects import shard_of
@@ -120,10 +121,10 @@ class Worker:
     async def _one(self, term: Term, work: Work, handle: Handle) -> float | None:
         """Handle a message; return in how many seconds it is to be tried again, None when it is done."""
         try:
-            with self._fence.handling(term):
+            with self._fence.handling(term), logs.fields(**_about(work)):
                 decision = await handle(work)
             for older in () if isinstance(decision, Retry) else work.passed:
-                await older.message.ack()
+                await _acknowledge_superseded(older)
         except TransientError as error:
             # Done, but the broker could not be told: it will deliver the message again, and find it done.
             logger.warning("could not settle", extra={"object": str(work.key), "reason": str(error)})
@@ -178,6 +179,11 @@ class Worker:
         self._wake.clear()
 
 
+def _about(work: Work) -> dict[str, object]:
+    """Return what every line that is logged meanwhile tells."""
+    return {"object": str(work.key), "sequence": work.message.sequence, "attempt": work.attempt}
+
+
 def _now() -> float:
     return asyncio.get_running_loop().time()
 
@@ -190,6 +196,11 @@ async def _acknowledge(superseded: Work, by: Work) -> None:
     if superseded is not by and superseded.message.sequence == by.message.sequence:
         return
     try:
-        await superseded.message.ack()
+        await _acknowledge_superseded(superseded)
     except TransientError as error:
         logger.warning("could not settle", extra={"object": str(superseded.key), "reason": str(error)})
+
+
+async def _acknowledge_superseded(work: Work) -> None:
+    await work.message.ack()
+    logger.debug("acknowledged", extra=_about(work) | {"reason": "a newer state was handled in its place"})

@@ -2,8 +2,8 @@
 
     logger.info("record created", extra={"object": "isvc/ns/name", "record": "17"})
 
-Every line carries the trace it belongs to. URL passwords and Authorization values are cut out of the finished line,
-wherever they came from, tracebacks included.
+Every line carries the trace it belongs to, and what `fields` says of all that is logged inside it. URL passwords and
+Authorization values are cut out of the finished line, wherever they came from, tracebacks included.
 """
 
 import json
@@ -11,6 +11,9 @@ import logging
 import re
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Annotated, Any, Literal, TextIO
 
 from msgspec import Meta, Struct
@@ -21,6 +24,7 @@ _USERINFO = re.compile(r"(?<=://)[^/@\s\"'\\]+@")
 _CREDENTIALS = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE)
 _NOISY = ("httpx", "httpcore", "asyncio", "urllib3")  # a line per request; ours say what matters
 _OTEL_INTERVAL_S = 60.0
+_SHARED: ContextVar[dict[str, Any] | None] = ContextVar("fields of all lines", default=None)
 
 
 class LogSettings(Struct, frozen=True, kw_only=True):
@@ -44,6 +48,19 @@ def set_up_logging(settings: LogSettings, stream: TextIO | None = None) -> None:
     root.setLevel(settings.log_level)
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+@contextmanager
+def fields(**added: object) -> Iterator[None]:
+    """Give every line that is logged inside these fields, however deep, and in tasks that begin there.
+
+    A field that a line has of its own is that line's.
+    """
+    token = _SHARED.set((_SHARED.get() or {}) | added)
+    try:
+        yield
+    finally:
+        _SHARED.reset(token)
 
 
 def redact(text: str) -> str:
@@ -96,12 +113,13 @@ class _TelemetryTrouble(logging.Filter):
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    fields = {key: value for key, value in vars(record).items() if key not in _STANDARD}
+    own = {key: value for key, value in vars(record).items() if key not in _STANDARD}
+    found = (_SHARED.get() or {}) | own
     context = get_current_span().get_span_context()
     if context.is_valid:
-        fields["trace_id"] = f"{context.trace_id:032x}"
-        fields["span_id"] = f"{context.span_id:016x}"
-    return fields
+        found["trace_id"] = f"{context.trace_id:032x}"
+        found["span_id"] = f"{context.span_id:016x}"
+    return found
 
 
 def _time(record: logging.LogRecord) -> str:

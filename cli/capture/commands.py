@@ -7,6 +7,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+Anonymous = Annotated[bool, typer.Option("--anonymous", help="Replace all names by tokens.")]
+Salt = Annotated[str, typer.Option(help="Of the tokens, to have the same in several files; keep it secret.")]
+Force = Annotated[bool, typer.Option("--force", help="Write over a file that exists.")]
+Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="How to show it.")]
+
 
 def record(  # noqa: PLR0913 - one parameter for each option
     file: Annotated[Path, typer.Argument(help="The capture to make; .gz and .zst compress it.", metavar="FILE")],
@@ -17,6 +22,9 @@ def record(  # noqa: PLR0913 - one parameter for each option
     from_cluster: Annotated[
         bool, typer.Option("--from-cluster", help="Record the cluster instead, without NATS.")
     ] = False,
+    log: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="A consumer's log, for what it did; may be repeated.")
+    ] = None,
     since: Annotated[str, typer.Option("--from", metavar="SEQ|TIME", help="Begin there; unset: all there is.")] = "",
     until: Annotated[str, typer.Option(metavar="SEQ|TIME", help="End there.")] = "",
     namespace: Annotated[
@@ -29,18 +37,19 @@ def record(  # noqa: PLR0913 - one parameter for each option
     ),
     for_: Annotated[str, typer.Option("--for", metavar="30s|5m|1h", help="Follow for so long.")] = "",
     no_registry: Annotated[bool, typer.Option("--no-registry", help="Ask no registry for facts.")] = False,
-    anonymous: Annotated[bool, typer.Option("--anonymous", help="Replace all names by tokens.")] = False,
-    salt: Annotated[str, typer.Option(help="Of the tokens, to have the same in several files; keep it secret.")] = "",
+    anonymous: Anonymous = False,
+    salt: Salt = "",
     cluster: Annotated[str, typer.Option(metavar="NAME", help="With --from-watch: name of the cluster.")] = "",
     cluster_id: Annotated[str, typer.Option(metavar="ID", help="With --from-watch: id of the cluster.")] = "",
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that exists.")] = False,
-    output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="How to show it.")] = "table",
+    force: Force = False,
+    output: Output = "table",
 ) -> None:
     """Record what happened to objects into a capture file, for replay, explain, timeline or a bug report.
 
     From the event stream: its history, or with --follow what comes, together with
-    what the registries hold. Objects are reduced, nothing secret gets into the file;
-    --anonymous replaces names, too. docs/replay-record.md says more.
+    what the registries hold, and with --log what the consumers did. Objects are
+    reduced, nothing secret gets into the file; --anonymous replaces names, too.
+    docs/replay-record.md says more.
 
     Reads the consumer's variables: CLUSTER_NAME, NATS_*, REGISTRY_*, KUBECONFIG;
     with --no-registry no REGISTRY_*; with --from-watch none.
@@ -52,15 +61,11 @@ def record(  # noqa: PLR0913 - one parameter for each option
     from cli.capture.record import run
     from cli.capture.recording import Options
 
-    given: dict[str, Any] = {
-        "since": since,
-        "until": until,
-        "namespaces": tuple(namespace or ()),
-        "only": tuple(only or ()),
-    }
-    given |= {"watch": from_watch, "cluster": from_cluster, "registry": not no_registry}
-    given |= {"follow": follow, "for_": for_, "anonymous": anonymous, "salt": salt, "force": force, "output": output}
-    given |= {"cluster_name": cluster, "cluster_id": cluster_id, "kinds": (kind,) if kind else ()}
+    given: dict[str, Any] = {"since": since, "until": until, "follow": follow, "for_": for_, "force": force}
+    given |= {"watch": from_watch, "cluster": from_cluster, "logs": tuple(log or ()), "registry": not no_registry}
+    given |= {"namespaces": tuple(namespace or ()), "only": tuple(only or ()), "kinds": (kind,) if kind else ()}
+    given |= {"anonymous": anonymous, "salt": salt, "output": output}
+    given |= {"cluster_name": cluster, "cluster_id": cluster_id}
     raise typer.Exit(run(Options(file=file, **given)))
 
 
@@ -68,10 +73,10 @@ def redact(  # noqa: PLR0913 - one parameter for each option
     file: Annotated[Path, typer.Argument(help="A capture; - is standard input.", metavar="FILE")],
     into: Annotated[Path, typer.Argument(help="The capture to make; .gz and .zst compress it.", metavar="OUT")],
     *,
-    anonymous: Annotated[bool, typer.Option("--anonymous", help="Replace all names by tokens.")] = False,
-    salt: Annotated[str, typer.Option(help="Of the tokens, to have the same in several files; keep it secret.")] = "",
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that exists.")] = False,
-    output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="How to show it.")] = "table",
+    anonymous: Anonymous = False,
+    salt: Salt = "",
+    force: Force = False,
+    output: Output = "table",
 ) -> None:
     """Write a capture again without secrets, and with --anonymous without names.
 
@@ -92,7 +97,7 @@ def redact(  # noqa: PLR0913 - one parameter for each option
 def validate(
     file: Annotated[Path, typer.Argument(help="A capture; - is standard input.", metavar="FILE")],
     *,
-    output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="How to show it.")] = "table",
+    output: Output = "table",
 ) -> None:
     """Check whether a file is a whole capture whose lines agree with each other.
 
@@ -107,7 +112,7 @@ def validate(
 def stats(
     file: Annotated[Path, typer.Argument(help="A capture; - is standard input.", metavar="FILE")],
     *,
-    output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="How to show it.")] = "table",
+    output: Output = "table",
 ) -> None:
     """Show what is in a capture: events, objects, span, gaps, duplicates, rates.
 

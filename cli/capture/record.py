@@ -10,6 +10,7 @@ from typing import Final
 
 from rich.text import Text
 
+from cli.capture.logs import STDIN, require_there
 from cli.capture.recording import Options, Progress, Session, Wanted
 from cli.capture.shown import as_data, listing
 from cli.ending import REFUSED, Endings, guarded
@@ -31,9 +32,10 @@ def run(options: Options, environ: Mapping[str, str] = os.environ) -> int:
 
 
 def _recorded(options: Options, wanted: Wanted, environ: Mapping[str, str]) -> int:
-    refused = _contradiction(options, wanted) or in_the_way(options.file, force=options.force, source=options.watch)
+    refused = _contradiction(options, wanted) or _in_the_way(options)
     if refused:
         return failed(COMMAND, refused, REFUSED)
+    require_there(options.logs)
     silence_logs()
     with Progress(COMMAND) as progress:
         session = Session(options, wanted, progress)
@@ -69,16 +71,30 @@ def _record(session: Session, environ: Mapping[str, str]) -> None:
 
 def _contradiction(options: Options, wanted: Wanted) -> str:
     """Return a sentence when the options do not go together."""
-    if options.watch is not None and options.cluster:
-        return "--from-watch and --from-cluster are two sources: choose one."
-    if options.watch is not None and wanted.follow:
-        return "--from-watch is read to its end: --follow and --for say nothing there."
-    if (options.watch is not None or options.cluster) and (options.since or options.until):
-        return "--from and --until are places in the stream, which is not read here."
-    if options.watch is None and (options.cluster_name or options.cluster_id):
-        return "--cluster and --cluster-id go with --from-watch; else CLUSTER_NAME says it."
-    if options.salt and not options.anonymous:
-        return "--salt says nothing without --anonymous."
+    from_file, of_a_cluster = options.watch is not None, bool(options.cluster_name or options.cluster_id)
+    wrong = {
+        "--from-watch and --from-cluster are two sources: choose one.": from_file and options.cluster,
+        "--from-watch is read to its end: --follow and --for say nothing there.": from_file and wanted.follow,
+        "--from and --until are places in the stream, which is not read here.": (
+            (from_file or options.cluster) and (options.since or options.until)
+        ),
+        "--cluster and --cluster-id go with --from-watch; else CLUSTER_NAME says it.": of_a_cluster and not from_file,
+        "--salt says nothing without --anonymous.": options.salt and not options.anonymous,
+        "--log goes with the stream: what consumers did is told by its sequences.": (
+            options.logs and (from_file or options.cluster)
+        ),
+        "--log - is read when all else is recorded: with --follow and --for, name a file.": (
+            STDIN in options.logs and wanted.follow
+        ),
+    }
+    return next((sentence for sentence, applies in wrong.items() if applies), "")
+
+
+def _in_the_way(options: Options) -> str:
+    """Return a sentence when the capture cannot be written, or only over what is read for it."""
+    for source in (options.watch, *options.logs):
+        if sentence := in_the_way(options.file, force=options.force, source=source):
+            return sentence
     return ""
 
 

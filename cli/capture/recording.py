@@ -16,9 +16,10 @@ from rich.text import Text
 
 from cli.ending import about
 from cli.output import console
-from replay.capture import FORMAT, CaptureError, Header, Line
+from replay.capture import FORMAT, Captured, CaptureError, Header, Line
 from replay.files import writing
 from replay.pacing import Bound, parse_bound
+from replay.recording.consumer_log import Recorded
 from replay.recording.core import Chosen, Recorder
 from replay.upkeep.anonymity import Anonymizer
 from replay.upkeep.redaction import Redactor
@@ -37,11 +38,15 @@ _SALT_BYTES: Final = 16
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """What to record and where to. `since` is `--from`, `for_` is `--for`, `watch` is `--from-watch`."""
+    """What to record and where to.
+
+    `since` is `--from`, `for_` is `--for`, `watch` is `--from-watch`, `logs` are those of `--log`.
+    """
 
     file: Path
     watch: Path | None = None
     cluster: bool = False
+    logs: tuple[Path, ...] = ()
     since: str = ""
     until: str = ""
     namespaces: tuple[str, ...] = ()
@@ -188,17 +193,20 @@ class Session:
 
 
 class Recording:
-    """The way into the file."""
+    """The way into the file. `recorded`: which events are there, where somebody will ask."""
 
     def __init__(self, session: Session, recorder: Recorder) -> None:
         self._session = session
         self.recorder = recorder
+        self.recorded = Recorded()
 
     def write(self, line: Line) -> None:
         if self.recorder.takes(line):
             written = self.recorder.write(line)
             if written is not None:
                 self._session.statistics.take(written)
+                if isinstance(line, Captured) and self._session.options.logs:
+                    self.recorded.take(line)
             if self._session.live and self.recorder.events:
                 self.place()
             self._session.progress.at(f"{self.recorder.events} events recorded")

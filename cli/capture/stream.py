@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, aclosing
 from functools import partial
 
 from cli.capture.facts import BareSettings, Facting, RecordSettings, deciding, facts_from, settings_of
+from cli.capture.logs import write_actions
 from cli.capture.recording import Session
 from cli.connecting import connected
 from cli.reading import Cluster
@@ -63,6 +64,7 @@ async def _record(session: Session, settings: RecordSettings, cluster: Cluster |
         if session.live:
             recording.place()
         await together(_events(session, reader, found, facts), recording.keep_flushing())
+        write_actions(session, recording)
         await facts.end()
 
 

@@ -38,6 +38,8 @@ EXECUTED_BY = {
     "isvc-sync record story.jsonl.zst --namespace team-a --only team-b/iris --kind isvc": RECORD_PAGE,
     "isvc-sync record story.jsonl.zst --follow": RECORD_PAGE,
     "isvc-sync record story.jsonl.zst --for 30s": RECORD_PAGE,
+    "kubectl logs -n isvc-sync -l app.kubernetes.io/component=consumer --tail=-1 > consumers.log": RECORD_PAGE,
+    "isvc-sync record story.jsonl.zst --log consumers.log": RECORD_PAGE,
     "isvc-sync record story.jsonl --from-cluster --no-registry --follow": RECORD_PAGE,
     "kubectl get isvc -A -w -o json --output-watch-events > watch.json": RECORD_PAGE,
     "isvc-sync record story.jsonl --from-watch watch.json": RECORD_PAGE,

@@ -217,7 +217,13 @@ def commands_of_the_page() -> list[str]:
 
 
 async def kubectl(pipeline: Pipeline, words: list[str], into: Path) -> None:
-    """Run kubectl for a moment, as Ctrl-C ends it; where there is none, take what one has printed."""
+    """Run kubectl for a moment, as Ctrl-C ends it; where there is none, take what one has printed.
+
+    The consumer's log is not in a pod here.
+    """
+    if words[1] == "logs":
+        await asyncio.to_thread(into.write_bytes, pipeline.consumer.log())
+        return
     if shutil.which("kubectl") is None:
         shutil.copy(ROOT / "tests" / "captures" / "rollout.jsonl", into)
         return

@@ -1,5 +1,6 @@
 """Trace context in headers, a real scrape, a dead collector at shutdown, and log lines without secrets."""
 
+import asyncio
 import io
 import json
 import logging
@@ -9,7 +10,7 @@ import time
 import pytest
 from opentelemetry.trace import get_current_span
 
-from shared.logs import LogSettings, redact, set_up_logging
+from shared.logs import LogSettings, fields, redact, set_up_logging
 from shared.telemetry import Telemetry, TelemetrySettings, extract, inject
 
 
@@ -139,6 +140,29 @@ def test_json_lines_hold_message_fields_and_trace(log, telemetry):
     assert entry["message"] == "odd"
     assert entry["object"] == "isvc/a/b"
     assert entry["trace_id"] == f"{span.get_span_context().trace_id:032x}"
+
+
+def test_what_is_logged_inside_has_the_fields_of_where_it_is(log):
+    stream = log("json")
+    with fields(member="pod-0"), fields(object="isvc/a/b", sequence=7):
+        logging.getLogger("shared.x").info("deep", extra={"sequence": 8})
+    logging.getLogger("shared.x").info("outside")
+    deep, outside = map(json.loads, stream.getvalue().splitlines())
+    assert (deep["member"], deep["object"], deep["sequence"]) == ("pod-0", "isvc/a/b", 8)
+    assert not {"member", "object", "sequence"} & outside.keys()
+
+
+async def test_two_tasks_do_not_see_each_others_fields(log):
+    stream = log("json")
+
+    async def work(number: int) -> None:
+        with fields(sequence=number):
+            await asyncio.sleep(0)
+            logging.getLogger("shared.x").info("at work", extra={"own": number})
+
+    await asyncio.gather(work(1), work(2))
+    lines = map(json.loads, stream.getvalue().splitlines())
+    assert {line["own"]: line["sequence"] for line in lines} == {1: 1, 2: 2}
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
