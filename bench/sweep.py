@@ -19,16 +19,16 @@ import msgspec
 from opentelemetry.trace import NoOpTracer
 
 from consumer.discovery import DiscoverySettings
-from consumer.exchange import Instruments
 from consumer.observation import observe, want
 from consumer.plan import PlanSettings
 from consumer.records import PROPERTY, Identity, encode_stamp, external_id
 from consumer.registries import Opening, Registries
-from consumer.registry_client import RegistryAccess
+from consumer.requests.exchange import Instruments
+from consumer.requests.registry_client import RegistryAccess
 from consumer.services import ServiceCatalog
 from consumer.stamps import stamp_for
-from consumer.stream import SweptStream
-from consumer.survey import Surveyor
+from consumer.sweep.stream import SweptStream
+from consumer.sweep.survey import Surveyor
 from consumer.writeback import Target, WriteBack, WriteBackForm
 from shared.broker import Broker, BrokerSettings
 from shared.events import Event, EventType, SyncMarker, encode, encode_marker

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.naming import doubt
-from consumer.survey import Survey
-from consumer.sweep import Difference, Triage
+from consumer.sweep.compare import Difference, Triage
+from consumer.sweep.survey import Survey
 
 
 class Shown(Struct, frozen=True):

@@ -1,7 +1,8 @@
 """`isvc-sync drift`: show where registry and cluster differ, and with `--fix` let it be repaired.
 
-Sees what the consumer's sweep sees (`consumer/survey.py`), now. Like the sweep it writes nothing to a registry: it asks
-the owners of the objects to look at them. So consumers must run for a repair, and what they find is theirs to judge.
+Sees what the consumer's sweep sees (`consumer/sweep/survey.py`), now. Like the sweep it writes nothing to a registry:
+it asks the owners of the objects to look at them. So consumers must run for a repair, and what they find is theirs to
+judge.
 """
 
 import asyncio
@@ -22,8 +23,8 @@ from cli.output import can_ask, console, failed, silence_logs, write_json
 from cli.progress import tell
 from cli.reading import Reading, reading
 from consumer.settings import ConsumerSettings
-from consumer.survey import RegistryFound, Survey
-from consumer.sweep import Difference, Reason, triage
+from consumer.sweep.compare import Difference, Reason, triage
+from consumer.sweep.survey import RegistryFound, Survey
 from shared.errors import IsvcSyncError
 from shared.settings import load
 

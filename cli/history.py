@@ -17,11 +17,11 @@ from opentelemetry.trace import NoOpTracer
 from cli.ending import REFUSED, Endings, guarded
 from cli.output import console, failed, silence_logs, write_json
 from cli.versions import as_data, object_listing, of_object, of_version, version_listing
-from consumer.exchange import Instruments
-from consumer.inflight import InFlightLimit
 from consumer.records import Record
 from consumer.registry import ModelRegistry
-from consumer.registry_client import RegistryAccess, RegistryClient
+from consumer.requests.exchange import Instruments
+from consumer.requests.inflight import InFlightLimit
+from consumer.requests.registry_client import RegistryAccess, RegistryClient
 from consumer.settings import RegistrySettings
 from shared.errors import SettingsError
 from shared.settings import load

@@ -13,17 +13,17 @@ from opentelemetry.trace import NoOpTracer
 
 from cli.connecting import connected, require_stream
 from consumer.connections import discovery_settings, plan_settings, registry_opening, survey_opening
-from consumer.deadletters import DeadLetterStream
+from consumer.delivery.deadletters import DeadLetterStream
+from consumer.delivery.events import EventStream
 from consumer.discovery import Located, known_registries
-from consumer.events import EventStream
-from consumer.exchange import Exchanger, Instruments
 from consumer.kube import KubernetesApi
 from consumer.plan import PlanSettings
 from consumer.registries import Registries
+from consumer.requests.exchange import Exchanger, Instruments
 from consumer.services import ServiceCatalog
 from consumer.settings import ConsumerSettings
-from consumer.stream import SweptStream
-from consumer.survey import Surveyor
+from consumer.sweep.stream import SweptStream
+from consumer.sweep.survey import Surveyor
 from shared.broker import Broker
 from shared.cluster import client, cluster_id, load_cluster
 from shared.objects import ObjectKey

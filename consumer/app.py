@@ -20,26 +20,26 @@ import msgspec
 
 from consumer.act import Actor
 from consumer.connections import Connections, connect
-from consumer.events import EventStream
-from consumer.fence import Fence, FencedDeadLetters, Held
+from consumer.delivery.events import EventStream
+from consumer.delivery.work import Work, receive
+from consumer.delivery.workqueue import WorkQueue
 from consumer.handle import Handler, Hooks, Sources
 from consumer.inbox import Durable, PullLoop
 from consumer.intake import Border, Intake, Once
-from consumer.leases import LeaseStream
-from consumer.ownership import Me
+from consumer.ownership.fence import Fence, FencedDeadLetters, Held
+from consumer.ownership.leases import LeaseStream
+from consumer.ownership.suspects import Suspects
+from consumer.ownership.targets import Me
 from consumer.reconcile import Reconciler
 from consumer.settings import ConsumerSettings, OwnershipSettings
 from consumer.shards import Hooks as ShardHooks
 from consumer.shards import Shards
 from consumer.spans import Handle, traced
-from consumer.stream import require_still_ours
-from consumer.suspects import Suspects
-from consumer.sweeper import Charge, sweeper
-from consumer.sweeping import Sweeper
+from consumer.sweep.rounds import Sweeper
+from consumer.sweep.stream import require_still_ours
+from consumer.sweep.sweeper import Charge, sweeper
 from consumer.waiting import WaitingForKubernetes
-from consumer.work import Work, receive
 from consumer.worker import Custody, Worker
-from consumer.workqueue import WorkQueue
 from shared import logs
 from shared.errors import BadEventError, TransientError
 from shared.health import Health, serving

@@ -13,18 +13,18 @@ import msgspec
 from msgspec.structs import replace
 
 from consumer.addresses import normal
-from consumer.circuit import CIRCUIT_STATES
-from consumer.deadletters import DeadLetterStream
+from consumer.delivery.deadletters import DeadLetterStream
 from consumer.discovery import DiscoverySettings
-from consumer.exchange import Budget, Exchanger, Instruments
-from consumer.fence import Fence
 from consumer.kube import KubernetesApi
-from consumer.kube_circuit import KubernetesCircuits
 from consumer.kube_events import EventsApi, KubernetesEvents
+from consumer.ownership.fence import Fence
 from consumer.plan import PlanSettings
 from consumer.records import Identity
 from consumer.registries import Opening, Registries
-from consumer.registry_client import RegistryAccess, certificates
+from consumer.requests.circuit import CIRCUIT_STATES
+from consumer.requests.exchange import Budget, Exchanger, Instruments
+from consumer.requests.kube_circuit import KubernetesCircuits
+from consumer.requests.registry_client import RegistryAccess, certificates
 from consumer.services import ServiceCatalog
 from consumer.settings import ConsumerSettings, parse_rules
 from consumer.writeback import KServeLists, Target, WriteBack, WriteBackForm

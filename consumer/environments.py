@@ -4,8 +4,8 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from consumer.inflight import InFlightLimit
 from consumer.ports import Registry
+from consumer.requests.inflight import InFlightLimit
 from shared.errors import ConflictError, PermanentError
 
 

@@ -17,13 +17,13 @@ import msgspec
 from msgspec.structs import replace
 
 from consumer.act import Tell, tell_nobody
+from consumer.delivery.work import Work
 from consumer.notices import About, registry_not_found, sync_failed
 from consumer.observation import LastEvent, Observation
 from consumer.ports import DeadLetters, LastEvents, Live
 from consumer.reconcile import How, Reconciler, Result
 from consumer.retelling import retold
 from consumer.verdict import Ack, Bury, Retry, Verdict, verdict
-from consumer.work import Work
 from shared.errors import ConflictError, IsvcSyncError, NotFoundError, PermanentError, TransientError
 
 logger = logging.getLogger(__name__)

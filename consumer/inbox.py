@@ -10,7 +10,7 @@ its whole timeout when the broker dies under it, and costs three times as much p
   stream order, instead of out of order after `ack_wait`.
 - A durable that somebody deleted is created anew.
 
-Protocol of the reset: ADR-60 of the NATS architecture decisions; pulls are in `pulls.py`.
+Protocol of the reset: ADR-60 of the NATS architecture decisions; pulls are in `delivery/pulls.py`.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ import nats.js.errors
 from msgspec import Struct
 from nats.aio.msg import Msg
 
-from consumer.delivery import Delivery, parse_reply
-from consumer.pulls import InboxStats, PullSettings, Session, Source
+from consumer.delivery.message import Delivery, parse_reply
+from consumer.delivery.pulls import InboxStats, PullSettings, Session, Source
 from shared.broker import Broker
 from shared.broker_errors import translated
 from shared.errors import IsvcSyncError

@@ -10,8 +10,8 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from consumer.fence import Fence, Held, Term
-from consumer.work import Message
+from consumer.delivery.work import Message
+from consumer.ownership.fence import Fence, Held, Term
 from shared.errors import RefusedToStartError, TransientError
 from shared.events import cluster_id_of
 

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from consumer.exchange import Budget, Outgoing
-from consumer.kube_circuit import Sender
+from consumer.requests.exchange import Budget, Outgoing
+from consumer.requests.kube_circuit import Sender
 from consumer.writeback import KServeLists
 from shared.decoding import UNDECODABLE
 from shared.errors import ConflictError, IsvcSyncError, NotFoundError, TransientError, UnreachableError

@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from consumer.exchange import Exchanger, Outgoing
 from consumer.notices import About, Ledger, Notice, Told, Writing
+from consumer.requests.exchange import Exchanger, Outgoing
 from shared.errors import ConflictError, IsvcSyncError, NotFoundError, TransientError
 from shared.kubernetes_errors import raise_for
 from shared.objects import Kind

@@ -6,10 +6,10 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from consumer.environments import Place
-from consumer.inflight import InFlightLimit
 from consumer.observation import Observation
 from consumer.plan import Facts, PlanSettings, Questions, environment_name
 from consumer.records import Record, base_name, external_id
+from consumer.requests.inflight import InFlightLimit
 
 CHECKED_FOR_S: Final = 60.0  # how long a model or version that was found counts as there
 _NOTHING: Final = Questions()

@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from consumer.discovery import Asked, asked_of
-from consumer.fence import Term, term_at_hand
 from consumer.freshness import Freshness
 from consumer.observation import Observation, Wanted, want
+from consumer.ownership.fence import Term, term_at_hand
 from consumer.plan import PlanSettings
 
 UIDS_MAX: Final = 100_000  # about 1 KB each

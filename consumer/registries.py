@@ -21,13 +21,13 @@ from consumer.discovery import (
     resolve,
 )
 from consumer.environments import Environments, Place
-from consumer.exchange import Budget, Instruments
-from consumer.inflight import InFlightLimit, share
 from consumer.lookup import Lookup
 from consumer.observation import Observation
 from consumer.plan import PlanSettings
 from consumer.registry import ModelRegistry
-from consumer.registry_client import RegistryAccess, RegistryClient
+from consumer.requests.exchange import Budget, Instruments
+from consumer.requests.inflight import InFlightLimit, share
+from consumer.requests.registry_client import RegistryAccess, RegistryClient
 from consumer.services import AGAIN_S, ServiceCatalog
 from shared.errors import PermanentError, TransientError, UnsettledError
 

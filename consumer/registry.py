@@ -15,10 +15,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from consumer.actions import CreateRecord, UpdateRecord
-from consumer.exchange import Budget
 from consumer.records import Record
-from consumer.registry_client import RegistryClient, decoded
-from consumer.registry_errors import AmbiguousError, Request, RequestKind, UnprovenError
+from consumer.requests.exchange import Budget
+from consumer.requests.registry_client import RegistryClient, decoded
+from consumer.requests.registry_errors import AmbiguousError, Request, RequestKind, UnprovenError
 from shared.errors import NotFoundError, PermanentError, TransientError
 from shared.objects import is_registry_id
 

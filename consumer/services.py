@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from consumer.discovery import COMPONENT_LABEL, EXTERNAL_ADDRESSES, Service
-from consumer.exchange import Exchanger, Outgoing
+from consumer.requests.exchange import Exchanger, Outgoing
 from shared.decoding import UNDECODABLE
 from shared.errors import ConflictError, NotFoundError, NotSentError, PermanentError, TransientError, UnreachableError
 from shared.kubernetes_errors import raise_for

@@ -1,10 +1,11 @@
-"""Keeps this process's share of the shards: takes, renews, gives away. `ownership.py` decides; this reads and writes.
+"""Keeps this process's share of the shards: takes, renews, gives away, as `ownership/targets.py` decides.
 
 One consumer among any number. Each says that it lives, sees who else does, and so knows for whom each shard is meant.
 It takes what is meant for it and free or run out, and gives away, in order, what is meant for another one.
 
-Guarantees: the term of one process has ended (`fence.py`) before that of another one for the same shard begins,
-whatever is paused, lost or late; nothing has to run for that. A process that cannot reach the broker loses its shards.
+Guarantees: the term of one process has ended (`ownership/fence.py`) before that of another one for the same shard
+begins, whatever is paused, lost or late; nothing has to run for that. A process that cannot reach the broker loses its
+shards.
 Assumptions: monotonic clocks that run alike within a fifth of a lease. `Me.member` is unlike any living process's.
 Caveat: a request that is on the wire when its process is frozen may land after the fence; see docs/ownership.md.
 """
@@ -17,10 +18,11 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from consumer.entrance import Entrance
-from consumer.fence import Fence, Term
-from consumer.group import Attempts, Group, Leases
-from consumer.ownership import (
+from consumer.ownership.entrance import Entrance
+from consumer.ownership.fence import Fence, Term
+from consumer.ownership.group import Attempts, Group, Leases
+from consumer.ownership.suspicion import Suspicion
+from consumer.ownership.targets import (
     GiveBack,
     Lease,
     Me,
@@ -32,7 +34,6 @@ from consumer.ownership import (
     target,
     valid_until,
 )
-from consumer.suspicion import Suspicion
 from shared.errors import ConflictError, TransientError
 
 logger = logging.getLogger(__name__)

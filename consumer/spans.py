@@ -9,8 +9,8 @@ from typing import Final
 
 from opentelemetry.trace import Link, SpanKind, Tracer, get_current_span
 
+from consumer.delivery.work import Work
 from consumer.verdict import Verdict
-from consumer.work import Work
 from shared.telemetry import extract
 
 TEMPLATE: Final = "isvc.{cluster}.evt.{shard}.{kind}.{namespace}.{name}"

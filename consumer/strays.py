@@ -2,7 +2,7 @@
 
 Of an object that no event tells of: the broker's storage was lost and it was deleted in the gap, or its name belongs to
 another uid by now. Or in a registry that is not the object's any more, and which nobody here remembers. The sweep finds
-both (`sweep.py`), and asks the shard's owner by a look.
+both (`sweep/compare.py`), and asks the shard's owner by a look.
 
 Nothing is believed of what the look says but where to look: the object is read from the API server, the record from its
 registry. Only a record that names our cluster is touched; or a predecessor's, which names none, when its object is gone

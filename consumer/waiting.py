@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
-from consumer.kube_circuit import KubernetesCircuits, noting_refusals
+from consumer.delivery.work import Work
+from consumer.requests.kube_circuit import KubernetesCircuits, noting_refusals
 from consumer.spans import Handle
 from consumer.verdict import DELAY_S_MAX, Retry, Verdict
-from consumer.work import Work
 from shared.objects import ObjectKey
 
 HANDLED_ANEW_S: Final = DELAY_S_MAX  # at the latest: something else may be left of it, too

@@ -1,8 +1,8 @@
 """Runs the work queue: takes messages in, handles them side by side, keeps what it holds alive.
 
 One for the process, whatever number of shards it owns. The queue decides the order, this loop only carries it out. Work
-is handled in the term of its shard (`fence.py`) and dropped, without an answer, when that ends: the shard's next owner
-is given it anew.
+is handled in the term of its shard (`ownership/fence.py`) and dropped, without an answer, when that ends: the shard's
+next owner is given it anew.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from typing import Final
 
 import msgspec
 
-from consumer.fence import Fence, Term
-from consumer.suspects import Suspects
+from consumer.delivery.work import Work, look_later
+from consumer.delivery.workqueue import WorkQueue
+from consumer.ownership.fence import Fence, Term
+from consumer.ownership.suspects import Suspects
 from consumer.verdict import Retry, Verdict
-from consumer.work import Work, look_later
-from consumer.workqueue import WorkQueue
 from shared import logs
 from shared.errors import TransientError
 from shared.objects import ObjectKey

@@ -7,11 +7,11 @@ import msgspec
 
 from consumer.act import Actor, Outcome
 from consumer.actions import Action, CreateRecord, DeferPatch, PatchObject, Reject, UpdateRecord, Warn
+from consumer.delivery.work import Work
 from consumer.environments import Place
 from consumer.notices import About, Ledger, Notice, Told
 from consumer.observation import Observation
 from consumer.records import Record
-from consumer.work import Work
 from replay.steps import Taken
 
 _CREATE = CreateRecord.__name__

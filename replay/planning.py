@@ -21,12 +21,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from consumer.delivery.work import Work, look_later, passed_over
 from consumer.freshness import Order, compare
 from consumer.handle import Handler, Hooks, Sources
 from consumer.observation import Observation, Wanted, observe, want
 from consumer.reconcile import Reconciler
 from consumer.verdict import Bury, Retry
-from consumer.work import Work, look_later, passed_over
 from replay.capture import Captured, Facts, Header
 from replay.instant import InstantLoop
 from replay.moments import unix_s
@@ -224,7 +224,7 @@ class Planner:
 
 
 def received(line: Captured, cluster_id: str) -> Work:
-    """Return what `consumer.work.receive` makes of the message, without writing its headers and reading them again."""
+    """Return what `consumer.delivery.work.receive` makes of the message, without headers in between."""
     event, key, message = line.event, line.event.key, _Message(line)
     try:
         obj = line.obj

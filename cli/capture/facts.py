@@ -10,8 +10,8 @@ from opentelemetry.trace import NoOpTracer
 from cli.capture.recording import Recording, Session
 from cli.reading import Cluster, cluster_reading
 from consumer.connections import discovery_settings
-from consumer.exchange import Exchanger, Instruments
 from consumer.records import Record
+from consumer.requests.exchange import Exchanger, Instruments
 from consumer.services import ServiceCatalog
 from consumer.settings import ConsumerSettings, WriteBackSettings
 from consumer.writeback import WriteBack, WriteBackForm

@@ -16,7 +16,7 @@ from cli.objects import Live
 from consumer.looks import RecordRef
 from consumer.predecessors import FINALIZERS, is_about, named_object
 from consumer.records import Record
-from consumer.sweep import HOLD_MIN, HOLD_SHARE
+from consumer.sweep.compare import HOLD_MIN, HOLD_SHARE
 from shared.objects import Kind, ObjectKey
 from shared.reduce import ID_NAME, REGISTRY_PREFIXES
 

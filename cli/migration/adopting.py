@@ -31,8 +31,8 @@ from cli.reading import Reading
 from consumer.lookup import Lookup
 from consumer.predecessors import named_object, strip_operations
 from consumer.records import Record
-from consumer.shelf import Shelf, is_ours
-from consumer.survey import RegistryFound
+from consumer.sweep.shelf import Shelf, is_ours
+from consumer.sweep.survey import RegistryFound
 from shared.errors import (
     ConflictError,
     IsvcSyncError,

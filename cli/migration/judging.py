@@ -13,7 +13,7 @@ from consumer.observation import Observation, want
 from consumer.plan import PlanSettings, environment_name, plan, questions
 from consumer.ports import LastEvents
 from consumer.records import Record
-from consumer.shelf import Shelf
+from consumer.sweep.shelf import Shelf
 from shared.errors import IsvcSyncError, PermanentError, TransientError
 
 

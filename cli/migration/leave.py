@@ -25,7 +25,7 @@ from cli.objects import Objects
 from cli.output import can_ask, console, failed, silence_logs, write_json
 from cli.progress import tell
 from cli.reading import Cluster, cluster_reading
-from consumer.leases import LeaseStream
+from consumer.ownership.leases import LeaseStream
 from consumer.settings import ConsumerSettings
 from shared.broker import Broker
 from shared.errors import IsvcSyncError, PermanentError, RefusedToStartError, SettingsError

@@ -10,7 +10,7 @@ from opentelemetry.trace import NoOpTracer
 
 from cli.reading import Reading, reading
 from consumer.connections import discovery_settings
-from consumer.exchange import Exchanger, Instruments
+from consumer.requests.exchange import Exchanger, Instruments
 from consumer.services import ServiceCatalog
 from consumer.settings import ConsumerSettings
 from replay.capture import FORMAT, Deciding, Header

@@ -15,10 +15,10 @@ from cli.addresses import Addresses
 from cli.connecting import connected
 from cli.demo.processes import Child
 from cli.replaying.world import Mirror, Seeding, become, environ_of
-from consumer.exchange import Instruments
-from consumer.inflight import InFlightLimit
 from consumer.registry import ModelRegistry
-from consumer.registry_client import RegistryAccess, RegistryClient
+from consumer.requests.exchange import Instruments
+from consumer.requests.inflight import InFlightLimit
+from consumer.requests.registry_client import RegistryAccess, RegistryClient
 from consumer.settings import RegistrySettings
 from replay.capture import Header
 from replay.plan_text import clean

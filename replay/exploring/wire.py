@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from consumer.actions import CreateRecord, UpdateRecord
-from consumer.exchange import REQUEST_MIN_S, REQUEST_TIMEOUT_S
 from consumer.observation import LastEvent
 from consumer.records import Record
+from consumer.requests.exchange import REQUEST_MIN_S, REQUEST_TIMEOUT_S
 from replay.exploring.scheduler import ANSWER_LOST, DIES_AFTER, DIES_BEFORE, DIES_WRITTEN, REFUSED, UNREACHABLE
 from replay.exploring.servers import Servers
 from replay.registry import MemoryRegistry
@@ -24,7 +24,7 @@ from shared.objects import ObjectKey
 if TYPE_CHECKING:
     import asyncio
 
-    from consumer.fence import Fence
+    from consumer.ownership.fence import Fence
 
 T = TypeVar("T")
 AT_HAND: Final[ContextVar[str]] = ContextVar("the object at hand", default="")

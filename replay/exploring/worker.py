@@ -11,15 +11,15 @@ from typing import Final
 from msgspec import Struct
 
 from consumer.act import Actor
-from consumer.fence import Fence, FencedDeadLetters, Held, Term
+from consumer.delivery.work import Work, receive
+from consumer.delivery.workqueue import WorkQueue
 from consumer.handle import Handler, Hooks, Sources
+from consumer.ownership.fence import Fence, FencedDeadLetters, Held, Term
+from consumer.ownership.suspects import Suspects
+from consumer.ownership.suspicion import Suspicion
 from consumer.reconcile import Reconciler
-from consumer.suspects import Suspects
-from consumer.suspicion import Suspicion
 from consumer.verdict import Verdict
-from consumer.work import Work, receive
 from consumer.worker import Custody, Worker
-from consumer.workqueue import WorkQueue
 from replay.exploring.loop import OWNER
 from replay.exploring.servers import Servers
 from replay.exploring.story import Told
@@ -39,7 +39,7 @@ KEEP_ALIVE_S: Final = 10.0
 
 
 class Message:
-    """A delivery, as `consumer/delivery.py` has it. An answer is a plain publish that may not leave, or get lost."""
+    """As `consumer/delivery/message.py` has it. An answer is a plain publish that may not leave, or get lost."""
 
     def __init__(self, process: "Process", told: Told, num_delivered: int) -> None:
         self.subject = told.subject

@@ -8,7 +8,7 @@ from consumer.observation import Observation, observe, want
 from consumer.plan import Facts as PlanFacts
 from consumer.plan import PlanSettings, Questions, questions
 from consumer.records import Record
-from consumer.shelf import Shelf
+from consumer.sweep.shelf import Shelf
 from replay.capture import Action, Captured, Facts, Line, RecordFact
 from replay.life.conclusion import uid_of
 from replay.life.facts import Evidence, Letter, Past, Standing

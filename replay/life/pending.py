@@ -1,7 +1,8 @@
 """What is pending or wrong about one uid of an object, each with its cause. Pure.
 
 The order is that of importance: the first one is why a record is not there, or is not right. What the registry would
-have to be told is asked of the sweep's own comparison (`consumer/sweep.py`), so `explain`, `drift` and an event agree.
+have to be told is asked of the sweep's own comparison (`consumer/sweep/compare.py`): `explain`, `drift` and an event
+agree.
 """
 
 from collections.abc import Iterator
@@ -12,8 +13,8 @@ import msgspec
 
 from consumer.actions import Action, DeferPatch, Reject, UpdateRecord
 from consumer.plan import Records, plan
-from consumer.shelf import Shelf
-from consumer.sweep import Comparison, Difference, Reason
+from consumer.sweep.compare import Comparison, Difference, Reason
+from consumer.sweep.shelf import Shelf
 from consumer.writeback import WriteCost
 from replay.life.facts import Delivery, Evidence, Standing
 from replay.life.words import changed_words

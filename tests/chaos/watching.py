@@ -11,7 +11,7 @@ import nats
 from nats.aio.msg import Msg
 from nats.js.api import ConsumerConfig, DeliverPolicy
 
-from consumer.ownership import Lease
+from consumer.ownership.targets import Lease
 from consumer.records import PROPERTY
 from sandbox.registry import RegistryServer
 from sandbox.registry.store import Row

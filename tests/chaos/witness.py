@@ -17,7 +17,7 @@ import httpx
 import msgspec
 
 from consumer.__main__ import main
-from consumer.fence import Fence, term_at_hand
+from consumer.ownership.fence import Fence, term_at_hand
 from tests.chaos.judge import Effect
 
 _real_send, _real_budget_s = httpx.AsyncClient.send, Fence.budget_s

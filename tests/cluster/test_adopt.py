@@ -9,9 +9,9 @@ from opentelemetry.trace import NoOpTracer
 
 from cli.migration.controllers import running
 from cli.objects import Objects
-from consumer.exchange import Exchanger, Instruments
 from consumer.kube import KubernetesApi
 from consumer.predecessors import strip_operations
+from consumer.requests.exchange import Exchanger, Instruments
 from shared.cluster import ClusterSettings, client, load_cluster
 from shared.errors import ConflictError, TransientError
 from shared.naming import NamingSettings

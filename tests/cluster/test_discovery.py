@@ -7,7 +7,7 @@ import yaml
 from opentelemetry.trace import NoOpTracer
 
 from consumer.discovery import Asked, DiscoverySettings, Located, resolve
-from consumer.exchange import Exchanger, Instruments
+from consumer.requests.exchange import Exchanger, Instruments
 from consumer.services import ServiceCatalog
 from shared.cluster import ClusterSettings, client, load_cluster
 from shared.errors import TransientError

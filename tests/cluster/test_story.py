@@ -21,8 +21,8 @@ from cli.demo.observer import Observer
 from cli.demo.performance import Performance
 from cli.demo.screen import Lines
 from cli.demo.story import Story
-from consumer.exchange import Exchanger, Instruments
 from consumer.kube import KubernetesApi
+from consumer.requests.exchange import Exchanger, Instruments
 from consumer.writeback import Target, WriteBackForm, patch_operations
 from shared.cluster import ClusterSettings, client, load_cluster
 from shared.errors import ConflictError

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from opentelemetry.trace import NoOpTracer
 
-from consumer.exchange import Exchanger, Instruments
 from consumer.kube_events import EventsApi, KubernetesEvents
 from consumer.notices import About, registered, sync_failed
+from consumer.requests.exchange import Exchanger, Instruments
 from shared.cluster import ClusterSettings, client, load_cluster
 from shared.naming import NamingSettings
 from shared.objects import Kind, ObjectKey

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from consumer.app import DRAIN_S
-from consumer.group import LEAVE_S
+from consumer.ownership.group import LEAVE_S
 from consumer.settings import OwnershipSettings
 from producer.settings import LeaseSettings
 from sandbox.broker import find_nats_server

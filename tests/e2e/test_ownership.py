@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import nats
 
-from consumer.ownership import Lease, target
+from consumer.ownership.targets import Lease, target
 from tests.e2e.pipeline import STANDARD, SUBJECTS, Pipeline, isvc
 from tests.e2e.role import Role
 from tests.eventually import eventually

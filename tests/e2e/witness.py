@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 
 from consumer.__main__ import main
-from consumer.fence import term_at_hand
+from consumer.ownership.fence import term_at_hand
 
 _NOTICE = re.compile(r"/api/v1/namespaces/[^/]+/events")  # a courtesy to people, which needs no lease
 _real_send = httpx.AsyncClient.send

@@ -23,10 +23,10 @@ LONGER_FUNCTIONS: dict[str, str] = {
 # A broad handler that does not raise again: at most one for each place where a stranger's fault must not end the rest.
 BROAD_HANDLERS: dict[str, str] = {
     "consumer/handle.py": "a fault with one object must not stop the others; it is logged and tried again",
-    "consumer/survey.py": "an object that cannot be compared must not hide all others; it is logged and skipped",
+    "consumer/sweep/survey.py": "an object that cannot be compared must not hide all others; it is logged and skipped",
     "producer/leader.py": "whatever goes wrong with a Lease is a failed renewal (R37); it is logged and tried again",
     "shared/health.py": "a probe whose check fails is an answer, not a broken connection",
-    "consumer/pulls.py": "an exception in a callback would end nats-py's read loop unseen; it is logged and counted",
+    "consumer/delivery/pulls.py": "an exception here would end nats-py's read loop unseen; it is logged and counted",
 }
 
 

@@ -11,10 +11,10 @@ from cli.migration.adopting import STRIP_TRIES, Adopter, Scope
 from cli.migration.leaving import Leaver
 from cli.objects import Objects
 from cli.reading import Cluster, Reading
-from consumer.exchange import Exchanger, Instruments
 from consumer.kube import KubernetesApi
 from consumer.plan import PlanSettings
 from consumer.records import PROPERTY, Identity, Record, Stamp, encode_stamp
+from consumer.requests.exchange import Exchanger, Instruments
 from consumer.writeback import Target, WriteBack, WriteBackForm
 from sandbox.cluster import serve
 from sandbox.faults import Fault

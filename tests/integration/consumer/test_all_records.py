@@ -6,10 +6,10 @@ import pytest
 from opentelemetry.trace import NoOpTracer
 
 import sandbox.registry
-from consumer.exchange import Instruments
-from consumer.inflight import InFlightLimit
 from consumer.registry import PAGE_SIZE, ModelRegistry
-from consumer.registry_client import RegistryAccess, RegistryClient
+from consumer.requests.exchange import Instruments
+from consumer.requests.inflight import InFlightLimit
+from consumer.requests.registry_client import RegistryAccess, RegistryClient
 from shared.errors import TransientError
 
 COUNT = 2 * PAGE_SIZE + 1

@@ -5,7 +5,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from consumer.deadletters import DeadLetterStream
+from consumer.delivery.deadletters import DeadLetterStream
 from shared.errors import TransientError, UnreachableError
 from shared.objects import Kind, ObjectKey
 from shared.subjects import Subjects

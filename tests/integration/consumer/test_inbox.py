@@ -11,8 +11,8 @@ import nats
 import pytest
 from nats.js.api import AckPolicy, ConsumerConfig
 
+from consumer.delivery.pulls import InboxStats
 from consumer.inbox import Durable, PullLoop
-from consumer.pulls import InboxStats
 from shared.objects import Kind, ObjectKey
 from shared.streams import ensure_consumer
 from shared.subjects import Subjects

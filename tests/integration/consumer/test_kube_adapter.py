@@ -5,8 +5,8 @@ import pytest
 from opentelemetry.trace import NoOpTracer
 
 import sandbox.cluster
-from consumer.exchange import Exchanger, Instruments
 from consumer.kube import KubernetesApi
+from consumer.requests.exchange import Exchanger, Instruments
 from consumer.writeback import KServeLists, Target, WriteBackForm, patch_operations
 from sandbox.cluster import admission
 from sandbox.cluster.auth import ADMIN, Rule, User

@@ -6,9 +6,9 @@ import pytest
 from opentelemetry.trace import NoOpTracer
 
 import sandbox.cluster
-from consumer.exchange import Exchanger, Instruments
 from consumer.kube_events import EventsApi, KubernetesEvents
 from consumer.notices import About, Notice, Topic, registered
+from consumer.requests.exchange import Exchanger, Instruments
 from sandbox.cluster.auth import ADMIN, Rule, User
 from sandbox.faults import Fault
 from shared.cluster import ClusterSettings, client, load_cluster

@@ -2,7 +2,7 @@
 
 import pytest
 
-from consumer.events import EventStream
+from consumer.delivery.events import EventStream
 from consumer.observation import observe
 from shared.events import encode
 from tests.unit.consumer.deliveries import SUBJECTS, an_event, delivered

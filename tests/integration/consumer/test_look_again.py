@@ -6,11 +6,11 @@ from opentelemetry.trace import NoOpTracer
 
 import sandbox.cluster
 from consumer.act import PATCH_TRIES, Actor
-from consumer.exchange import Exchanger, Instruments
 from consumer.freshness import Freshness
 from consumer.kube import KubernetesApi
 from consumer.observation import Observation, observe_live
 from consumer.plan import write_back
+from consumer.requests.exchange import Exchanger, Instruments
 from sandbox.cluster.auth import ADMIN
 from sandbox.faults import Fault
 from shared.cluster import ClusterSettings, client, load_cluster

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from consumer.fence import Fence
-from consumer.leases import NOBODY, LeaseStream
-from consumer.ownership import Lease, Me, target
+from consumer.ownership.fence import Fence
+from consumer.ownership.leases import NOBODY, LeaseStream
+from consumer.ownership.suspicion import Suspicion
+from consumer.ownership.targets import Lease, Me, target
 from consumer.shards import Hooks, Shards
-from consumer.suspicion import Suspicion
 from shared.broker import Broker
 from shared.errors import ConflictError, RefusedToStartError, TransientError, UnreachableError
 from shared.objects import Kind, ObjectKey

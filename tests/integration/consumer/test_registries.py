@@ -10,14 +10,14 @@ from opentelemetry.trace import NoOpTracer
 
 import sandbox.registry
 from consumer.act import Actor
+from consumer.delivery.workqueue import WorkQueue
 from consumer.discovery import DiscoverySettings, Located, Rule, Service
-from consumer.exchange import Instruments
 from consumer.handle import Handler, Hooks, Sources
 from consumer.reconcile import How, Reconciler
 from consumer.registries import CHOSEN_MAX, Opening, Registries
-from consumer.registry_client import RegistryAccess
+from consumer.requests.exchange import Instruments
+from consumer.requests.registry_client import RegistryAccess
 from consumer.worker import AT_HAND_MAX, Worker
-from consumer.workqueue import WorkQueue
 from sandbox.faults import Fault
 from shared.errors import NotSentError, PermanentError, TransientError
 from tests.eventually import eventually

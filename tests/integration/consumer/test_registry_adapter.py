@@ -7,10 +7,10 @@ from opentelemetry.trace import NoOpTracer
 
 import sandbox.registry
 from consumer.actions import CreateRecord, UpdateRecord
-from consumer.exchange import Instruments
 from consumer.records import string_property
 from consumer.registry import ModelRegistry
-from consumer.registry_client import InFlightLimit, RegistryAccess, RegistryClient
+from consumer.requests.exchange import Instruments
+from consumer.requests.registry_client import InFlightLimit, RegistryAccess, RegistryClient
 from sandbox.faults import Fault
 from shared.errors import (
     ConflictError,

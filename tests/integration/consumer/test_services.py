@@ -7,7 +7,7 @@ from opentelemetry.trace import NoOpTracer
 
 import sandbox.cluster
 from consumer.discovery import EXTERNAL_ADDRESSES, Asked, DiscoverySettings, Located, resolve
-from consumer.exchange import Exchanger, Instruments
+from consumer.requests.exchange import Exchanger, Instruments
 from consumer.services import AGAIN_S, KEPT_S, PAGE_SIZE, ServiceCatalog
 from sandbox.cluster.auth import ADMIN, Rule, User
 from sandbox.faults import Fault

@@ -4,7 +4,7 @@ import pytest
 
 from consumer import looks
 from consumer.looks import RecordRef
-from consumer.stream import SweptStream, require_still_ours
+from consumer.sweep.stream import SweptStream, require_still_ours
 from shared.errors import RefusedToStartError
 from shared.events import SyncMarker, encode_marker
 from shared.objects import Kind, ObjectKey

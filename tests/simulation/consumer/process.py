@@ -6,18 +6,18 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 from consumer.act import Actor
+from consumer.delivery.work import Work, receive
+from consumer.delivery.workqueue import WorkQueue
 from consumer.environments import Environments, Place
-from consumer.fence import Fence, FencedDeadLetters, Held, Term
 from consumer.handle import Handler, Hooks, Sources
 from consumer.lookup import Lookup
 from consumer.observation import Observation
+from consumer.ownership.fence import Fence, FencedDeadLetters, Held, Term
+from consumer.ownership.suspects import Suspects
+from consumer.ownership.suspicion import Suspicion
 from consumer.reconcile import Reconciler
 from consumer.registry import ModelRegistry
-from consumer.suspects import Suspects
-from consumer.suspicion import Suspicion
-from consumer.work import Work, receive
 from consumer.worker import Custody, Worker
-from consumer.workqueue import WorkQueue
 from replay.exploring.worker import Nobody
 from shared.errors import BadEventError, TransientError
 from tests.simulation.consumer.broker import Stored
@@ -33,7 +33,7 @@ MANY = 3
 
 
 class Message:
-    """A delivery, as `consumer/delivery.py` has it. An answer is a plain publish that may not leave, or get lost."""
+    """As `consumer/delivery/message.py` has it. An answer is a plain publish that may not leave, or get lost."""
 
     def __init__(self, process: "Process", stored: Stored, num_delivered: int) -> None:
         self.subject = stored.subject

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import msgspec
 
 from consumer.records import PROPERTY, Stamp
-from consumer.registry_errors import Answer, Request, RequestKind
+from consumer.requests.registry_errors import Answer, Request, RequestKind
 from sandbox.registry.core import Core
 from sandbox.registry.errors import ApiError
 from sandbox.registry.kinds import (

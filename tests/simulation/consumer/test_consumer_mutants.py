@@ -7,13 +7,14 @@ kill it.
 import pytest
 from msgspec.structs import replace
 
-from consumer import act, freshness, handle, plan, reconcile, retelling, workqueue
+from consumer import act, freshness, handle, plan, reconcile, retelling
+from consumer.delivery import workqueue
+from consumer.delivery.work import Work
 from consumer.handle import Handler
 from consumer.reconcile import Reconciler
 from consumer.registry import ModelRegistry
 from consumer.retelling import Retold
 from consumer.verdict import Ack
-from consumer.work import Work
 from shared.errors import TransientError
 from shared.events import MESSAGE_ID
 from tests.simulation.consumer.history import SIMULATION

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from consumer.exchange import REQUEST_MIN_S, REQUEST_TIMEOUT_S, Budget
 from consumer.observation import LastEvent, observe
-from consumer.registry_errors import Answer, Request, RequestKind, classify
+from consumer.requests.exchange import REQUEST_MIN_S, REQUEST_TIMEOUT_S, Budget
+from consumer.requests.registry_errors import Answer, Request, RequestKind, classify
 from shared import events
 from shared.errors import BadEventError, ConflictError, IsvcSyncError, TransientError, UnreachableError
 from shared.objects import ObjectKey, ReducedObject

@@ -11,8 +11,8 @@ from functools import partial
 
 from msgspec import Struct
 
-from consumer.fence import Fence, Term
-from consumer.ownership import Lease, Me, Seat, target
+from consumer.ownership.fence import Fence, Term
+from consumer.ownership.targets import Lease, Me, Seat, target
 from consumer.shards import Hooks, Shards
 from shared.errors import ConflictError, TransientError, UnreachableError
 from tests.simulation.ownership.hosts import Host, World

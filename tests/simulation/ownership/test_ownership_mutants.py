@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from consumer import ownership, shards
-from consumer.ownership import valid_until
+from consumer import shards
+from consumer.ownership import targets
+from consumer.ownership.targets import valid_until
 from tests.simulation.ownership import group
 from tests.simulation.ownership.group import played
 
@@ -30,15 +31,15 @@ def writes_whatever_stands_there(patch):
 
 def takes_before_the_lease_has_run_out(patch):
     def decide(seen, me, *, mine, now):
-        return ownership.decide(seen, me, mine=mine, now=now + 0.5 * group.LEASE_S)
+        return targets.decide(seen, me, mine=mine, now=now + 0.5 * group.LEASE_S)
 
     patch.setattr(shards, "decide", decide)
 
 
 def dates_a_lease_back_to_the_last_look(patch):
     def sighted(before, lease, sequence, now):
-        seen = ownership.sighted(before, lease, sequence, now)
-        return seen if before is None or seen is before else ownership.Sighting(lease, sequence, before.at)
+        seen = targets.sighted(before, lease, sequence, now)
+        return seen if before is None or seen is before else targets.Sighting(lease, sequence, before.at)
 
     patch.setattr(shards, "sighted", sighted)
 
@@ -49,7 +50,7 @@ def goes_on_after_the_fence(patch):
 
 def frees_before_the_work_has_ended(patch):
     async def give_away(self, term):
-        await self._leases.write(term.shard, ownership.Lease(), term.sequence, self._attempts.call_s)
+        await self._leases.write(term.shard, targets.Lease(), term.sequence, self._attempts.call_s)
         await real(self, term)
 
     real = shards.Shards._give_away

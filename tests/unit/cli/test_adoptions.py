@@ -10,7 +10,7 @@ from cli.migration.adoptable import Fate, finalizers_on, judged, sort_records, t
 from cli.migration.adopting import Found
 from cli.migration.adoptions import as_data, is_left, listing, question
 from cli.migration.controllers import Controller
-from consumer.survey import RegistryFound
+from consumer.sweep.survey import RegistryFound
 from tests.unit.cli.lives import live, theirs
 
 ODH = "modelregistry.opendatahub.io/finalizer"

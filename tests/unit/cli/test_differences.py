@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from cli.differences import Shown, as_data, listing, reasons
-from consumer.survey import RegistryFound, Survey
-from consumer.sweep import Difference, Reason, triage
+from consumer.sweep.compare import Difference, Reason, triage
+from consumer.sweep.survey import RegistryFound, Survey
 from shared.objects import Kind, ObjectKey
 
 LONG = "a-deployment-with-a-rather-long-name-as-they-are-in-real-life"

@@ -9,7 +9,7 @@ from cli.objects import Live
 from consumer.looks import RecordRef
 from consumer.plan import PlanSettings
 from consumer.records import Record
-from consumer.shelf import Shelf
+from consumer.sweep.shelf import Shelf
 from consumer.writeback import WriteBack
 from tests.unit.consumer.fakes import FakeEvents, FakeRegistries, FakeRegistry
 from tests.unit.consumer.worlds import ID, KEY, MODEL, PREFIX, READY, SETTINGS, UID, an_object, record_of, seen

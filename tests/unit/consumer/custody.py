@@ -2,9 +2,9 @@
 
 import math
 
-from consumer.fence import Fence, Term
-from consumer.suspects import Suspects
-from consumer.suspicion import Suspicion
+from consumer.ownership.fence import Fence, Term
+from consumer.ownership.suspects import Suspects
+from consumer.ownership.suspicion import Suspicion
 from consumer.worker import Custody
 
 SHARDS = 16

@@ -3,8 +3,8 @@
 import msgspec
 from msgspec.structs import replace
 
+from consumer.delivery.work import Work, receive
 from consumer.freshness import Freshness
-from consumer.work import Work, receive
 from shared.events import Event, EventType, encode
 from shared.objects import ObjectKey, ReducedObject
 from shared.subjects import Subjects

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from consumer.actions import CreateRecord, UpdateRecord
+from consumer.delivery.work import Message
 from consumer.discovery import asked_of
 from consumer.environments import Environments, Place
 from consumer.lookup import Lookup
@@ -16,7 +17,6 @@ from consumer.observation import LastEvent, Observation
 from consumer.plan import PlanSettings
 from consumer.reconcile import Registries
 from consumer.records import Record
-from consumer.work import Message
 from shared.errors import ConflictError, PermanentError, TransientError, UnsettledError
 from shared.objects import Kind, ObjectKey, ReducedObject
 

@@ -3,10 +3,10 @@
 from msgspec.structs import replace
 
 from consumer.act import Actor
+from consumer.delivery.work import receive
 from consumer.handle import Handler, Hooks, Sources
 from consumer.looks import RecordRef, encode
 from consumer.reconcile import Reconciler
-from consumer.work import receive
 from tests.unit.consumer.deliveries import CLUSTER_ID, SUBJECTS
 from tests.unit.consumer.fakes import (
     FakeDeadLetters,

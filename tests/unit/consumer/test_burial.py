@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from consumer.delivery.workqueue import WorkQueue
 from consumer.observation import PassedVersion
-from consumer.suspicion import Suspicion
+from consumer.ownership.suspicion import Suspicion
 from consumer.verdict import Ack, Retry
 from consumer.worker import Worker
-from consumer.workqueue import WorkQueue
 from shared.subjects import shard_of
 from tests.unit.consumer.custody import SHARDS, own, sole_owner
 from tests.unit.consumer.deliveries import small_work

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from consumer.fence import Fence
 from consumer.intake import Border, Intake, Once
+from consumer.ownership.fence import Fence
 from shared.errors import RefusedToStartError, TransientError
 from tests.eventually import eventually
 from tests.unit.consumer.custody import SHARDS, own

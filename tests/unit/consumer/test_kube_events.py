@@ -9,9 +9,9 @@ import httpx
 import pytest
 from opentelemetry.trace import NoOpTracer
 
-from consumer.exchange import Exchanger, Instruments
 from consumer.kube_events import EventsApi, KubernetesEvents
 from consumer.notices import COUNT_PAUSE_S, NEW_PER_PROCESS, About, Notice, Topic
+from consumer.requests.exchange import Exchanger, Instruments
 from shared.naming import NamingSettings
 from shared.objects import Kind, ObjectKey
 from tests.unit.consumer.worlds import KEY, UID

@@ -6,8 +6,8 @@ import httpx
 import pytest
 from opentelemetry.trace import NoOpTracer
 
-from consumer.exchange import Exchanger, Instruments
 from consumer.kube import KubernetesApi
+from consumer.requests.exchange import Exchanger, Instruments
 from consumer.writeback import KServeLists, Target, WriteBackForm, patch_operations
 from shared.errors import ConflictError, PermanentError, TransientError, UnauthorizedError, UnreachableError
 from shared.naming import NamingSettings

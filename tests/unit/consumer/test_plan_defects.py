@@ -13,14 +13,14 @@ from msgspec.structs import replace
 
 from consumer.act import Actor
 from consumer.actions import CreateRecord, PatchObject, Reject, UpdateRecord
-from consumer.circuit import FAILURES_MAX, Bearing, Closed, Open, admit, settle
 from consumer.discovery import Asked, DiscoverySettings, Located, Refused, Service, Unsettled, resolve
 from consumer.environments import Environments, Place
 from consumer.lookup import Lookup
 from consumer.plan import Questions, plan
 from consumer.reconcile import How, Reconciler
 from consumer.records import PROPERTY, Record, Stamp, string_property
-from consumer.registry_errors import Answer, Request, RequestKind, classify
+from consumer.requests.circuit import FAILURES_MAX, Bearing, Closed, Open, admit, settle
+from consumer.requests.registry_errors import Answer, Request, RequestKind, classify
 from consumer.verdict import DELAY_S_MAX, Bury, Retry, verdict
 from consumer.writeback import patch_operations
 from shared.errors import ConflictError, NotFoundError, NotSentError, PermanentError, TransientError, UnauthorizedError

@@ -6,7 +6,7 @@ import logging
 import httpx
 import pytest
 
-from consumer.exchange import REQUEST_TIMEOUT_S
+from consumer.requests.exchange import REQUEST_TIMEOUT_S
 from consumer.services import AGAIN_S, KEPT_S, PATIENCE_S, ServiceCatalog
 from consumer.worker import AT_HAND_MAX
 from shared.errors import NotSentError, UnreachableError

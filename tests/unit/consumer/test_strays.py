@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
+from consumer.delivery.work import receive
+from consumer.delivery.workqueue import WorkQueue
 from consumer.looks import RecordRef, encode
 from consumer.verdict import Ack, Bury, Retry
-from consumer.work import receive
-from consumer.workqueue import WorkQueue
 from shared.errors import ConflictError, NotFoundError, PermanentError, TransientError
 from tests.unit.consumer.deliveries import CLUSTER_ID, SUBJECTS
 from tests.unit.consumer.fakes import FakeMessage

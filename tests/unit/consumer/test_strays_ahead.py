@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
+from consumer.delivery.work import receive
 from consumer.looks import RecordRef
 from consumer.records import PROPERTY, encode_stamp
 from consumer.verdict import Ack
-from consumer.work import receive
 from tests.unit.consumer.deliveries import CLUSTER_ID, delivered
 from tests.unit.consumer.deliveries import an_event as event_of
 from tests.unit.consumer.straying import IN_SYNC, OTHER_CLUSTER, RECORD, World

@@ -5,9 +5,9 @@ import asyncio
 import httpx
 import pytest
 
-from consumer.circuit import FAILURES_MAX, OPEN_S_MIN
-from consumer.exchange import Outgoing
-from consumer.kube_circuit import KubernetesCircuits
+from consumer.requests.circuit import FAILURES_MAX, OPEN_S_MIN
+from consumer.requests.exchange import Outgoing
+from consumer.requests.kube_circuit import KubernetesCircuits
 from consumer.verdict import Ack, Retry
 from consumer.waiting import HANDLED_ANEW_S, WaitingForKubernetes
 from shared.errors import NotSentError

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from consumer.delivery.workqueue import WorkQueue
 from consumer.verdict import Bury, Retry
 from consumer.worker import AT_HAND_MAX, Worker
-from consumer.workqueue import WorkQueue
 from shared.errors import TransientError, UnreachableError
 from tests.unit.consumer.custody import sole_owner
 from tests.unit.consumer.deliveries import look_work, small_work

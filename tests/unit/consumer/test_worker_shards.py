@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from consumer.delivery.workqueue import WorkQueue
 from consumer.verdict import Retry
 from consumer.worker import AT_HAND_MAX, Worker
-from consumer.workqueue import WorkQueue
 from shared.subjects import shard_of
 from tests.unit.consumer.custody import SHARDS, own, sole_owner
 from tests.unit.consumer.deliveries import small_work

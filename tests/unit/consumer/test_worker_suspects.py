@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from consumer.suspicion import Suspicion
+from consumer.delivery.workqueue import WorkQueue
+from consumer.ownership.suspicion import Suspicion
 from consumer.verdict import Retry
 from consumer.worker import AT_HAND_MAX, Worker
-from consumer.workqueue import WorkQueue
 from shared.errors import TransientError
 from tests.unit.consumer.custody import SHARDS, FakeLease, own, sole_owner
 from tests.unit.consumer.deliveries import small_work

@@ -7,11 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from consumer.act import WRITES_MAX, WRITES_PER_S, Actor
+from consumer.delivery.workqueue import WorkQueue
 from consumer.handle import Handler, Hooks, Sources
 from consumer.notices import Topic
 from consumer.reconcile import Reconciler
 from consumer.worker import Worker
-from consumer.workqueue import WorkQueue
 from consumer.writeback import WriteBack
 from tests.unit.consumer.custody import sole_owner
 from tests.unit.consumer.deliveries import event_work

@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from consumer import reconcile
+from consumer.delivery.work import Work
 from consumer.discovery import DiscoverySettings
 from consumer.handle import Handler
 from consumer.reconcile import Reconciler
-from consumer.work import Work
 from replay.capture import Deciding, Facts
 from replay.exploring.explorer import Explorer, differences
 from replay.exploring.scheduler import FAULTS, Scheduler

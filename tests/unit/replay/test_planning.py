@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from consumer.delivery.work import receive
 from consumer.discovery import DiscoverySettings
-from consumer.work import receive
 from replay.capture import Captured, Deciding, Facts, Header, RecordFact
 from replay.planning import Planner, received
 from replay.steps import Step

@@ -13,7 +13,7 @@ import pytest
 from consumer.actions import CreateRecord, UpdateRecord
 from consumer.records import Record
 from consumer.registry import ModelRegistry
-from consumer.registry_errors import Request, classify
+from consumer.requests.registry_errors import Request, classify
 from replay.capture import Facts, RecordFact
 from replay.registry import MemoryRegistry
 from sandbox.registry.records import Registry as Content

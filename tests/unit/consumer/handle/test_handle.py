@@ -5,8 +5,8 @@ import logging
 import pytest
 from msgspec.structs import replace
 
+from consumer.delivery.work import receive
 from consumer.verdict import Ack, Bury, Retry
-from consumer.work import receive
 from shared.errors import ConflictError, NotSentError, TransientError, UnreachableError, UnsettledError
 from shared.events import EventType
 from tests.unit.consumer.deliveries import CLUSTER_ID, SUBJECTS, event_work

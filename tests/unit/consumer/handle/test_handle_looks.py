@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
+from consumer.delivery.work import look_later
 from consumer.verdict import Ack, Bury, Retry
-from consumer.work import look_later
 from shared.errors import PermanentError, UnreachableError
 from shared.objects import ModelCopies, ModelStatus
 from tests.unit.consumer.deliveries import event_work, look_work

@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
+from consumer.delivery.work import look_later, receive
 from consumer.looks import RecordRef, encode
 from consumer.notices import About, Topic
-from consumer.work import look_later, receive
 from shared.errors import PermanentError, UnreachableError, UnsettledError
 from shared.events import EventType
 from tests.unit.consumer.deliveries import CLUSTER_ID, SUBJECTS, event_work, look_work
