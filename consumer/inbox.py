@@ -222,9 +222,8 @@ class PullLoop:
     async def flush(self) -> None:
         """Wait until the server has read all that we sent, acknowledgements included."""
         if self._broker.client.is_connected:
-            # Twice, since nats-py's ping overtakes what is buffered; after the first answer that has left. Shielded,
-            # since the late answer to a cancelled ping would end nats-py's read loop.
-            await asyncio.shield(_both_ways_twice(self._broker))
+            # Shielded, since the late answer to a cancelled ping would end nats-py's read loop.
+            await asyncio.shield(_both_ways(self._broker))
 
     def _reconnects(self) -> int:
         return int(self._broker.client.stats["reconnects"])
@@ -235,11 +234,8 @@ class PullLoop:
             self._on_death(fault)
 
 
-async def _both_ways_twice(broker: Broker) -> None:
-    for _ in range(2):
-        try:
-            if not await broker.round_trip():
-                return
-        except nats.errors.Error as error:
-            logger.debug("the connection ended while it was flushed", extra={"error": str(error)})
-            return
+async def _both_ways(broker: Broker) -> None:
+    try:
+        await broker.round_trip()
+    except nats.errors.Error as error:
+        logger.debug("the connection ended while it was flushed", extra={"error": str(error)})

@@ -1,6 +1,6 @@
 """All that we touch of nats-py's inside, in one place: hence its version is pinned below 2.17.
 
-`GuardedClient` mends two faults that `shared/broker.py` cannot mend from outside. nats-py has no public way to its
+`GuardedClient` mends three faults that `shared/broker.py` cannot mend from outside. nats-py has no public way to its
 socket; the functions below go there.
 """
 
@@ -13,7 +13,7 @@ from nats.aio.client import Client, Srv
 
 
 class GuardedClient(Client):
-    """nats-py's client that keeps credentials off plain text and leaves no sockets behind."""
+    """nats-py's client that keeps credentials off plain text, leaves no sockets behind, and pings in order."""
 
     def _connect_command(self) -> bytes:
         # A server that offers no TLS would be sent the credentials in plain text although TLS was asked for.
@@ -27,6 +27,14 @@ class GuardedClient(Client):
         if writer is not None:
             writer.close()
         await super()._connect_to_server(s)
+
+    async def _send_ping(self, future: "asyncio.Future[None] | None" = None) -> None:
+        # nats-py's ping overtakes what is buffered: its answer, and so `flush`, would say nothing about that.
+        if self._transport is not None and self._pending and self.is_connected:
+            self._transport.writelines(self._pending[:])
+            self._pending = []
+            self._pending_data_size = 0
+        await super()._send_ping(future)
 
 
 def writer_of(client: Client) -> asyncio.StreamWriter | None:

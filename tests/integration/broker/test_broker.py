@@ -225,6 +225,18 @@ class FakeServer:
         writer.close()
 
 
+@pytest.mark.parametrize("ask", ["flush", "rtt"])
+async def test_a_ping_does_not_overtake_what_was_sent_before_it(ask):
+    server = FakeServer(version="2.15.1")
+    async with server.running() as url, Broker(settings(url), on_closed=must_not_close) as broker:
+        greeted = len(server.received)
+        await broker.client.subscribe("x")
+        await broker.client.publish("x", b"sent before")
+        await getattr(broker.client, ask)()
+        sent = [line.partition(b" ")[0] for line in server.received[greeted:].split(b"\r\n")]
+        assert sent[:4] == [b"SUB", b"PUB", b"sent", b"PING"]
+
+
 async def test_a_server_that_is_too_old_is_refused_in_one_sentence():
     async with FakeServer(version="2.10.25").running() as url:
         broker = Broker(settings(url), on_closed=must_not_close)

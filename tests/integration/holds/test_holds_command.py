@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -74,8 +75,10 @@ async def test_nobody_there_is_one_sentence_that_names_the_cluster_and_the_way_o
     assert "give CLUSTER_NAME, SUBJECT_PREFIX and NATS_URL as the producer has them" in said
 
 
-async def test_a_broker_that_is_not_there_is_one_sentence_without_credentials(environ, unused_tcp_port):
-    done = await command(environ | {"NATS_URL": f"nats://me:hunter2@127.0.0.1:{unused_tcp_port}"})
+async def test_a_broker_that_is_not_there_is_one_sentence_without_credentials(environ):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening
+        done = await command(environ | {"NATS_URL": f"nats://me:hunter2@127.0.0.1:{taken.getsockname()[1]}"})
     [said] = done.stderr.splitlines()
     assert done.returncode == 3
     assert "did not let us in within 5 s (ConnectionRefusedError: " in said
