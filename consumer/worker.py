@@ -181,7 +181,12 @@ class Worker:
 
 def _about(work: Work) -> dict[str, object]:
     """Return what every line that is logged meanwhile tells."""
-    return {"object": str(work.key), "sequence": work.message.sequence, "attempt": work.attempt}
+    found: dict[str, object] = {"object": str(work.key), "sequence": work.message.sequence, "attempt": work.attempt}
+    if work.is_look:
+        found["look"] = True
+    elif work.seen is not None:
+        found["resource_version"] = work.seen.freshness.resource_version
+    return found
 
 
 def _now() -> float:

@@ -158,7 +158,7 @@ class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
     """What a consumer did because of the event with that stream sequence (0: not known which).
 
     `kind`: the action's name in `consumer/actions.py`, or `ack`, `retry`, `dead`. `status`: of the HTTP exchange, 0 for
-    none. `ms`: how long that took. `tool`: the release that did it.
+    none. `ms`: from the decision to its end. `tool`: the release that did it.
     """
 
     event: int = 0

@@ -15,6 +15,11 @@ def micros(time: str) -> int | None:
     return ((at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
 
 
+def text_of(at_us: int) -> str:
+    """Return the RFC 3339 text of a Unix time in microseconds, in UTC, to the millisecond."""
+    return (_EPOCH + timedelta(microseconds=at_us)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def unix_s(time: str) -> float | None:
     """Return the same in seconds."""
     at = micros(time)

@@ -3,12 +3,19 @@
 `planning.py` makes steps from a capture; everything that shows or compares decisions reads these.
 """
 
-from typing import Any
+from typing import Any, Final, get_args
 
 import msgspec
 
+from consumer import actions
 from shared.events import EventType
 from shared.objects import ObjectKey
+
+DECISIONS: Final = frozenset(kind.__name__ for kind in get_args(actions.Action))
+"""The kinds of actions that `plan` decides."""
+
+ENDS: Final = frozenset({"ack", "retry", "dead"})
+"""What becomes of a message."""
 
 
 class Taken(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

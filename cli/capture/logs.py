@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from cli.capture.recording import Recording, Session
+from cli.output import many
 from replay.files import BROKEN, lines_of, unpacked
 from replay.recording.consumer_log import ConsumerLog
 
@@ -29,6 +30,7 @@ def write_actions(session: Session, recording: Recording) -> None:
     logs = session.options.logs
     if not logs:
         return
+    recording.recorded.until = _until(session, recording)
     log, written = ConsumerLog(recording.recorded), 0
     for path in logs:
         _read(session, log, path)
@@ -39,8 +41,16 @@ def write_actions(session: Session, recording: Recording) -> None:
         session.progress.tell("The logs tell of nothing that was done about these events.")
 
 
+def _until(session: Session, recording: Recording) -> int | None:
+    """Return when the recording ends where `--until` says it, as Unix time in microseconds."""
+    until = session.wanted.until
+    if until is None:
+        return None
+    return round(until.at_s * 1e6) if until.seq is None else recording.recorded.last
+
+
 def _read(session: Session, log: ConsumerLog, path: Path) -> None:
-    before = log.lines
+    lines, damaged = log.lines, log.damaged
     try:
         with unpacked(path) as file:
             log.read(lines_of(file))
@@ -49,5 +59,7 @@ def _read(session: Session, log: ConsumerLog, path: Path) -> None:
     except OSError as error:
         session.troubles.append(f"{path} cannot be read: {error.strerror or error}.")
     else:
-        if log.lines == before:
+        if log.lines == lines:
             session.troubles.append(f"{path} holds no line of a log in JSON: run the consumers with LOG_FORMAT=json.")
+    if log.damaged > damaged:
+        session.troubles.append(f"{many(log.damaged - damaged, 'line')} of {path} cannot be read: passed over.")

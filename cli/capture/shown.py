@@ -33,6 +33,7 @@ def listing(found: Statistics, file: Path) -> RenderableType:
         ("sequence", _sequence(found)),
         ("duplicates", f"{found.duplicates:,}"),
         ("records", f"{found.records_at_start:,} at the start, {found.records_at_end:,} at the end"),
+        ("actions", f"{found.actions:,}"),
     ]
     for name, text in rows:
         facts.add_row(name, text)

@@ -85,6 +85,11 @@ class Work(msgspec.Struct):
         return self.seen.uid if self.seen else ""
 
     @property
+    def is_look(self) -> bool:
+        """Whether it names an object, and tells of none of its states."""
+        return self.seen is None and self.failure is None
+
+    @property
     def is_own_look(self) -> bool:
         """Whether no message of the broker stands behind it."""
         return isinstance(self.message, _Nothing)

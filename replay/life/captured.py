@@ -17,7 +17,8 @@ from replay.registry import MemoryRegistry
 from replay.steps import Step
 from shared.objects import ObjectKey
 
-_SETTLING = frozenset({"ack", "dead"})
+_ACK, _RETRY = "ack", "retry"
+_SETTLING = frozenset({_ACK, "dead"})
 
 
 async def found_in(
@@ -64,7 +65,7 @@ async def _evidence(
         records=records,
         planned=frozenset(planned),
         letter=_letter(past),
-        settled=frozenset(told.settled) if told.tells_settling else None,
+        at_hand=told.at_hand(),
     )
 
 
@@ -119,17 +120,26 @@ class _Told:
     def __init__(self, key: ObjectKey) -> None:
         self._key = key
         self.actions: list[Action] = []
-        self.settled: set[int] = set()
-        self.tells_settling = False
+        self._acknowledging: set[str] = set()
         self.ended: dict[str, tuple[Record, ...]] = {}
 
     def action(self, action: Action) -> None:
-        settles = action.kind in _SETTLING
-        self.tells_settling = self.tells_settling or settles
+        if action.kind == _ACK:
+            self._acknowledging.add(action.member)
         if action.object == str(self._key):
             self.actions.append(action)
-            if settles:
-                self.settled.add(action.event)
+
+    def at_hand(self) -> frozenset[int]:
+        """Return the events that a consumer had begun and not ended, by all that it tells.
+
+        It need not tell of acknowledgements: one that tells of none has ended what it does not try again.
+        """
+        last = {action.event: action for action in self.actions}
+        return frozenset(
+            event
+            for event, action in last.items()
+            if action.kind == _RETRY or (action.kind not in _SETTLING and action.member in self._acknowledging)
+        )
 
     def facts(self, facts: Facts) -> None:
         if facts.at == "end":

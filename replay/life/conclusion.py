@@ -176,6 +176,7 @@ def _state(wanted: Wanted | None) -> str:
 
 def _moments(uid: str, evidence: Evidence) -> Iterator[Moment]:
     before: Past | None = None
+    done = evidence.done_by_event()
     for past in evidence.events_of(uid):
         captured, step = past.event, past.step
         yield Moment(
@@ -189,7 +190,7 @@ def _moments(uid: str, evidence: Evidence) -> Iterator[Moment]:
             result=step.result if step is not None else "",
             reason=step.reason if step is not None else "",
             decided=step.taken if step is not None else (),
-            done=tuple(each for each in evidence.actions if each.event == captured.position.seq != 0),
+            done=tuple(done.get(captured.position.seq, ())),
         )
         for look in past.looks:
             yield Moment(

@@ -3,7 +3,9 @@
 `captured.py` finds them in a capture, `live.py` at cluster, broker and registries; `life.py` concludes.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping
+from itertools import accumulate
 
 import msgspec
 
@@ -11,6 +13,7 @@ from consumer.observation import Observation
 from consumer.plan import Facts, PlanSettings
 from consumer.records import Record
 from replay.capture import Action, Captured
+from replay.moments import micros
 from replay.steps import Step
 from shared.events import SyncMarker
 from shared.objects import ObjectKey
@@ -77,8 +80,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     `past` is in the order of the stream. `records`: by registry, those of all its uids. `unread`: registries that could
     not be read, with the reason; `planned`: those of a capture that does not tell what they held at its end, so that
     their records are the plan's. `live`, `delivery` are None in a capture, which knows neither. `marker`: the sync
-    marker of the kind. `holds`: sentences about deletes that are held back. `settled`: what a capture's consumer has
-    settled, by stream sequence, None where the capture does not tell.
+    marker of the kind. `holds`: sentences about deletes that are held back. `at_hand`: what consumers had begun and not
+    ended when the capture ended, by stream sequence, as far as it tells.
     """
 
     key: ObjectKey
@@ -94,7 +97,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     delivery: Delivery | None = None
     marker: SyncMarker | None = None
     holds: tuple[str, ...] = ()
-    settled: frozenset[int] | None = None
+    at_hand: frozenset[int] = frozenset()
 
     @property
     def is_capture(self) -> bool:
@@ -102,3 +105,14 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     def events_of(self, uid: str) -> tuple[Past, ...]:
         return tuple(each for each in self.past if each.event.event.uid == uid)
+
+    def done_by_event(self) -> dict[int, list[Action]]:
+        """Return what consumers did, by the sequence of the event; of a look, by that of the last event before it."""
+        events = [each.event for each in self.past]
+        times = list(accumulate((micros(each.position.time or each.event.time) or 0 for each in events), max))
+        found: dict[int, list[Action]] = {}
+        for action in self.actions:
+            place = bisect_right(times, micros(action.time) or 0) - 1
+            sequence = action.event or (events[place].position.seq if place >= 0 else 0)
+            found.setdefault(sequence, []).append(action)
+        return found

@@ -173,7 +173,7 @@ def _not_handled(uid: str, evidence: Evidence) -> Iterator[Pending]:
     if not events:
         return
     seq = events[-1].event.position.seq
-    if evidence.settled is not None and seq not in evidence.settled:
+    if seq in evidence.at_hand:
         yield Pending(Cause.NOT_HANDLED, f"event {seq} was not settled when the capture ended")
     delivery = evidence.delivery
     if delivery is not None and (why := _waits(seq, delivery)):

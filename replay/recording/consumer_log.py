@@ -11,33 +11,40 @@ at a time: lines that name the same three belong together, whatever stands betwe
 """
 
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from replay.capture import Action, Captured
-from replay.moments import micros
+from replay.moments import micros, text_of
+from replay.steps import DECISIONS
 from shared.decoding import UNDECODABLE
 
 CLOCKS_US: Final = 60_000_000
 """By so much a consumer's clock may be behind the broker's. What was done before concerns another stream's message."""
 
+_BEGIN: Final = b'{"time"'  # of every line of ours (`shared/logs.py`)
 _SETTLED: Final = {"acknowledged": "ack", "will try again": "retry", "dead letter": "dead"}
 _WRITES: Final = (
     ("POST", "/inference_services", "CreateRecord"),
     ("PATCH", "/inference_services/{id}", "UpdateRecord"),
     ("PATCH", "inferenceservices/{name}", "PatchObject"),
 )
+_STATUS_DIGITS: Final = 3
+_MS_MAX: Final = 86_400_000.0  # a day: what is longer is no duration
 
 
-class _Line(msgspec.Struct):
-    """What is read of a line."""
+class _Line(msgspec.Struct, frozen=True):
+    """What is read of a line. `look`: the message names an object, and tells of none of its states."""
 
-    time: str
-    message: str
+    time: str = ""
+    message: str = ""
     object: str = ""
     sequence: int = 0
+    look: bool = False
+    resource_version: str = ""
     member: str = ""
     action: str = ""
     reason: str = ""
@@ -45,103 +52,155 @@ class _Line(msgspec.Struct):
     route: str = ""
     status: str = ""
     ms: float = 0.0
+    log: str = ""
 
-    def says(self, kind: str) -> Action:
-        """Return the action of that kind that the line tells of."""
+    @property
+    def at_hand(self) -> tuple[str, str, int]:
+        return self.member, self.object, self.sequence
+
+    @property
+    def took_ms(self) -> float:
+        return self.ms if 0 <= self.ms <= _MS_MAX else 0.0
+
+    @property
+    def answered(self) -> int:
+        """The status of the answer, 0 for none."""
+        is_status = self.status.isascii() and self.status.isdigit() and len(self.status) == _STATUS_DIGITS
+        return int(self.status) if is_status else 0
+
+    def says(self, kind: str, at: int) -> Action:
+        """Return the action of that kind that the line tells of. `at`: Unix time in microseconds."""
         return Action(
-            event=self.sequence,
+            event=0 if self.look else self.sequence,
             object=self.object,
             kind=kind,
             reason=self.reason,
-            time=self.time,
+            time=text_of(at),
             member=self.member,
         )
 
 
 _LINE: Final = msgspec.json.Decoder(_Line)
-_AtHand = tuple[str, str, int]  # member, object, sequence
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    """What a message was about, and when it was stored: Unix time in microseconds."""
+
+    object: str
+    resource_version: str
+    at: int
 
 
 class Recorded:
-    """Which objects the messages are about that a capture holds, and when they were stored."""
+    """Which messages a capture holds. Unix times in microseconds.
+
+    `until`: a look that was later is left out. `last`: when the last message was stored.
+    """
 
     def __init__(self) -> None:
-        self._events: dict[int, tuple[str, int]] = {}
+        self.until: int | None = None
+        self.last = 0
+        self._events: dict[int, _Stored] = {}
         self._first: dict[str, int] = {}
 
     def take(self, line: Captured) -> None:
         """Note an event of the capture."""
-        about, stored = str(line.event.key), micros(line.position.time or line.event.time) or 0
-        self._events[line.position.seq] = (about, stored)
-        self._first.setdefault(about, stored)
+        about, at = str(line.event.key), micros(line.position.time or line.event.time) or 0
+        self._events[line.position.seq] = _Stored(about, line.event.resource_version, at)
+        self._first.setdefault(about, at)
+        self.last = max(self.last, at)
 
-    def holds(self, sequence: int, about: str, at: int) -> bool:
-        """Whether what was done about a message, or a look that has none, belongs to the capture.
-
-        `about`: the object, `at`: Unix time in microseconds.
-        """
-        if not sequence:
-            return about in self._first and at >= self._first[about] - CLOCKS_US
-        told, stored = self._events.get(sequence, ("", 0))
-        return about == told and at >= stored - CLOCKS_US
+    def holds(self, line: _Line, at: int) -> bool:
+        """Whether what was done at that time belongs to the capture. A look concerns an object that is in it."""
+        if line.look or not line.sequence:
+            first = self._first.get(line.object)
+            return first is not None and at >= first - CLOCKS_US and (self.until is None or at <= self.until)
+        stored = self._events.get(line.sequence)
+        if stored is None or stored.object != line.object or at < stored.at - CLOCKS_US:
+            return False
+        return line.resource_version in {"", stored.resource_version}
 
 
 class ConsumerLog:
-    """Takes lines, in the order in which each consumer wrote them. `lines` counts those that are ours by their form."""
+    """Reads logs, one after the other. `lines` counts those of our form, `damaged` the remains of such."""
 
     def __init__(self, recorded: Recorded) -> None:
-        self.lines = 0
+        self.lines = self.damaged = 0
         self._recorded = recorded
-        self._done: list[Action] = []
-        self._begun: dict[_AtHand, Action] = {}
+        self._files: list[list[tuple[int, _Line]]] = []
 
     def read(self, texts: Iterable[bytes]) -> None:
-        """Take all lines of a file."""
+        """Read a file. What stands before a line's object is of those who carried it: `kubectl logs --prefix`, say."""
+        found: list[tuple[int, _Line]] = []
+        self._files.append(found)
         for text in texts:
-            self.take(text)
-
-    def take(self, text: bytes) -> None:
-        """Take one line. What stands before its object is of those who carried it: `kubectl logs --prefix`, say."""
-        _, brace, rest = text.partition(b"{")
-        try:
-            line = _LINE.decode(brace + rest)
-        except UNDECODABLE:
-            return
-        at = micros(line.time)
-        if at is None:
-            return
-        self.lines += 1
-        if not self._recorded.holds(line.sequence, line.object, at):
-            return
-        at_hand = (line.member, line.object, line.sequence)
-        if line.message == "decided":
-            self._end(at_hand)
-            self._begun[at_hand] = line.says(line.action)
-        elif line.message == "request":
-            self._request(at_hand, line, at)
-        elif line.message in _SETTLED:
-            self._end(at_hand)
-            self._done.append(line.says(_SETTLED[line.message]))
+            line = self._decoded(text)
+            at = None if line is None else micros(line.time)
+            if line is None or at is None:
+                continue
+            self.lines += 1
+            if self._recorded.holds(line, at):
+                found.append((at, line))
 
     def actions(self) -> Iterator[Action]:
         """Yield what was done, in the order of time."""
-        once = dict.fromkeys((*self._done, *self._begun.values()))  # two files may hold the same lines
-        yield from sorted(once, key=lambda action: micros(action.time) or 0)
+        # Parts of one log may come in any order, and overlap; within one file equal times are in their order.
+        files = sorted(filter(None, self._files), key=lambda lines: (lines[0][0], lines[-1][0]))
+        once = dict.fromkeys(line for lines in files for line in lines)
+        pairing = _Pairing()
+        for at, line in sorted(once, key=itemgetter(0)):
+            pairing.take(line, at)
+        yield from pairing.actions()
 
-    def _request(self, at_hand: _AtHand, line: _Line, at: int) -> None:
+    def _decoded(self, text: bytes) -> _Line | None:
+        _, brace, rest = text.partition(b"{")
+        try:
+            line = _LINE.decode(brace + rest)
+            # Docker keeps each line as a text in an object of its own.
+            return _LINE.decode(line.log) if line.log and not line.message else line
+        except UNDECODABLE:
+            self.damaged += (brace + rest).startswith(_BEGIN) and text.endswith(b"\n")
+            return None
+
+
+class _Pairing:
+    """Finds for each decision the request that carried it out. Lines come in the order of time."""
+
+    def __init__(self) -> None:
+        self._done: list[tuple[int, Action]] = []
+        self._begun: dict[tuple[str, str, int], tuple[int, Action]] = {}
+
+    def take(self, line: _Line, at: int) -> None:
+        if line.message == "decided" and line.action in DECISIONS:
+            self._end(line)
+            self._begun[line.at_hand] = (at, line.says(line.action, at))
+        elif line.message == "request":
+            self._request(line, at)
+        elif line.message in _SETTLED:
+            self._end(line)
+            self._done.append((at, line.says(_SETTLED[line.message], at)))
+
+    def actions(self) -> Iterator[Action]:
+        for _, action in sorted((*self._done, *self._begun.values()), key=itemgetter(0)):
+            yield action
+
+    def _request(self, line: _Line, at: int) -> None:
         kind = _kind(line)
         if kind is None:
             return
-        begun = self._begun.get(at_hand)
-        if begun is None or begun.kind != kind:  # a record that a look closes: whoever asked for the look has decided
-            self._end(at_hand)
-            begun = line.says(kind)
-        took = (at - (micros(begun.time) or at)) / 1000
-        status = int(line.status) if line.status.isdigit() else 0
-        self._begun[at_hand] = replace(begun, status=status, ms=max(took, line.ms))
+        begun = self._begun.get(line.at_hand)
+        if (
+            begun is None or begun[1].kind != kind
+        ):  # a record that a look closes: whoever asked for the look has decided
+            self._end(line)
+            since = at - round(line.took_ms * 1000)
+            begun = (since, line.says(kind, since))
+        since, action = begun
+        took_ms = max((at - since) / 1000, line.took_ms)
+        self._begun[line.at_hand] = (since, replace(action, status=line.answered, ms=took_ms))
 
-    def _end(self, at_hand: _AtHand) -> None:
-        begun = self._begun.pop(at_hand, None)
+    def _end(self, line: _Line) -> None:
+        begun = self._begun.pop(line.at_hand, None)
         if begun is not None:
             self._done.append(begun)
 

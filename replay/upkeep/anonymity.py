@@ -15,6 +15,8 @@ from msgspec.structs import replace
 from consumer.discovery import DiscoverySettings, Rule, Service
 from consumer.records import PROPERTY, URL_PROPERTY, Stamp, encode_stamp, string_property
 from replay.capture import Action, Captured, Deciding, Facts, Footer, Header, Line, RecordFact
+from replay.moments import micros
+from replay.steps import DECISIONS, ENDS
 from replay.upkeep.tokens import Names, Tokens
 from shared.decoding import UNDECODABLE
 from shared.objects import ObjectKey
@@ -64,7 +66,9 @@ class Anonymizer:
                 parts = line.object.split("/")
                 named = [*parts[:1], *(names.namespace(part) for part in parts[1:2]), *map(names.name, parts[2:])]
                 member = self._tokens.of("member", line.member)
-                return replace(line, object="/".join(named), reason="", member=member)
+                kind = line.kind if line.kind in DECISIONS | ENDS else self._tokens.of("action", line.kind)
+                time = line.time if micros(line.time) is not None else ""
+                return replace(line, object="/".join(named), kind=kind, reason="", time=time, member=member, tool="")
             case Header():
                 return self.header(line)
             case Footer():

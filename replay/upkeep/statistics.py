@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from replay.capture import Captured, Facts, Line
+from replay.capture import Action, Captured, Facts, Line
 from replay.moments import unix_s
 from shared.events import EventType
 from shared.objects import ObjectKey
@@ -44,7 +44,7 @@ class Statistics:
         self.kinds: Counter[str] = Counter()
         self.types: Counter[str] = Counter()
         self.events = self.initial = self.synthetic = self.truncated = 0
-        self.facts = self.records_at_start = self.records_at_end = self.others = 0
+        self.facts = self.records_at_start = self.records_at_end = self.actions = 0
         self.first = self.last = ""
         self.first_seq = self.last_seq = 0
         self.gaps = self.missing = self.out_of_order = 0
@@ -61,8 +61,10 @@ class Statistics:
                     self.records_at_start += len(line.records)
                 else:
                     self.records_at_end += len(line.records)
+            case Action():
+                self.actions += 1
             case _:
-                self.others += 1
+                pass
 
     @property
     def duplicates(self) -> int:
@@ -134,6 +136,7 @@ def as_data(statistics: Statistics) -> dict[str, object]:
         "outOfOrder": found.out_of_order,
         "eventsPerS": round((found.events - found.initial) / span_s, 3) if span_s else None,
         "peakPerS": found.peak,
+        "actions": found.actions,
         "facts": {"lines": found.facts, "records": {"start": found.records_at_start, "end": found.records_at_end}},
         "perObject": [
             {

@@ -194,6 +194,15 @@ def test_reasons_and_members_of_actions_say_nothing():
     assert b"acme" not in encode(found)
 
 
+def test_what_an_action_makes_up_says_nothing_either():
+    action = Action(event=1, object="isvc/credit/scorer", kind="CANARY://u:p@host", time="CANARY", tool="CANARY", ms=2)
+        event=1, object="isvc/credit/scorer", kind="CANARY://u:p@host", time="CANARY", tool="CANARY", ms=2.0
+    )
+    found = anonymous(action)
+    assert b"CANARY" not in encode(found)
+    assert (found.time, found.ms) == ("", 2.0)
+
+
 SERVICE = Service(
     "models", "central", {"component": "model-registry"},
     {"routing.kubeflow.org/external-address-rest": "registry.acme.com:443/api"}, {"http-api": 8080},

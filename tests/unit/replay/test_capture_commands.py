@@ -354,7 +354,7 @@ def test_what_is_recorded_anonymously_is_shown_without_names(tmp_path, output):
 def test_the_numbers_of_a_file(tmp_path):
     initial = replace(at(3, EVENT), initial=True)
     again = changed(EVENT, uid="u2", corrects=4)
-    write(tmp_path / "x", [*small()[:1], initial, at(10, EVENT), at(13, again), at(12, EVENT), FACTS])
+    write(tmp_path / "x", [*small()[:1], initial, at(10, EVENT), at(13, again), at(12, EVENT), ACTION, ACTION, FACTS])
     done = isvc_sync("stats", tmp_path / "x", "-o", "json")
     found = json.loads(done.stdout)
     assert done.exit_code == 0
@@ -369,6 +369,7 @@ def test_the_numbers_of_a_file(tmp_path):
     )
     assert found["types"] == {"created": 4, "updated": 0, "deleted": 0}
     assert found["facts"] == {"lines": 2, "records": {"start": 0, "end": 1}}
+    assert found["actions"] == 2
     assert found["perObject"][0]["object"] == "isvc/credit/scorer"
 
 

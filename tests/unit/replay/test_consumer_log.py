@@ -1,11 +1,13 @@
 """The log of consumers becomes action lines: which lines count, what belongs together, and to which capture."""
 
 import json
+from collections.abc import Sequence
 
 import msgspec
 import pytest
 
 from replay.capture import Action, Captured, Position
+from replay.moments import micros
 from replay.recording.consumer_log import ConsumerLog, Recorded
 from tests.unit.replay import captures
 
@@ -20,18 +22,30 @@ def stored(seq: int, time: str = "2026-12-01T10:00:00.000000Z") -> Captured:
     return msgspec.structs.replace(EVENT, position=Position(seq, EVENT.position.subject, time))
 
 
+VERSION = EVENT.event.resource_version
+
+
 def line(message: str, second: float = 1.0, **fields: object) -> bytes:
     """One line of a log about message 7, `second` seconds after it was stored."""
     told = {"time": f"2026-12-01T10:00:{second:06.3f}Z", "level": "INFO", "logger": "consumer.x", "message": message}
-    return json.dumps(told | {"object": ABOUT, "sequence": 7, "member": "pod-0"} | fields).encode() + b"\n"
+    about = {"object": ABOUT, "sequence": 7, "resource_version": VERSION, "member": "pod-0"}
+    return json.dumps(told | about | fields).encode() + b"\n"
 
 
 def actions(*lines: bytes, recorded: tuple[Captured, ...] = (stored(7),)) -> list[Action]:
+    return actions_of(lines, recorded=recorded)
+
+
+def actions_of(
+    *files: Sequence[bytes], recorded: tuple[Captured, ...] = (stored(7),), until: int | None = None
+) -> list[Action]:
     known = Recorded()
     for each in recorded:
         known.take(each)
+    known.until = until
     log = ConsumerLog(known)
-    log.read(lines)
+    for lines in files:
+        log.read(lines)
     return list(log.actions())
 
 
@@ -95,6 +109,18 @@ def test_a_request_without_an_answer_has_no_status(status):
     assert (found.status, found.ms) == (0, 5000.0)
 
 
+@pytest.mark.parametrize("status", ["²⁰⁰", "9" * 5000, "20", "-20", ""])
+def test_what_can_be_no_status_is_none(status):
+    [found] = actions(line("decided", action="UpdateRecord"), line("request", **UPDATE, status=status))
+    assert found.status == 0
+
+
+@pytest.mark.parametrize("ms", [-1.0, 1e308, 86_400_001.0])
+def test_what_can_be_no_duration_is_none(ms):
+    [found] = actions(line("request", 1.5, **UPDATE, status="200", ms=ms))
+    assert (found.time, found.ms) == ("2026-12-01T10:00:01.500Z", 0.0)
+
+
 def test_an_action_that_nothing_carried_out_stays_without_status_and_time():
     [found] = actions(line("decided", action="DeferPatch", reason="it would restart pods"))
     assert (found.kind, found.status, found.ms) == ("DeferPatch", 0, 0.0)
@@ -102,7 +128,12 @@ def test_an_action_that_nothing_carried_out_stays_without_status_and_time():
 
 def test_a_record_that_a_look_closes_was_changed_though_nobody_decided_it_here():
     [found] = actions(line("request", 1.5, **UPDATE, status="200", ms=8.0))
-    assert (found.kind, found.status, found.ms) == ("UpdateRecord", 200, 8.0)
+    assert (found.kind, found.status) == ("UpdateRecord", 200)
+    assert (found.time, found.ms) == ("2026-12-01T10:00:01.492Z", 8.0), "it began before its end"
+
+
+def test_what_is_no_decision_of_ours_is_none():
+    assert actions(line("decided", action="CANARY")) == []
 
 
 @pytest.mark.parametrize(
@@ -151,13 +182,39 @@ def test_actions_come_in_the_order_of_time_whatever_the_order_of_the_files():
     ]
 
 
-def test_a_line_that_stands_in_two_files_is_told_once():
-    assert kinds(actions(line("dead letter"), line("dead letter"))) == ["dead"]
+WHOLE = (
+    line("decided", 1.0, action="UpdateRecord"),
+    line("request", 1.0, **UPDATE, status="200"),
+    line("decided", 1.0, action="PatchObject"),
+    line("request", 1.2, **PATCH, status="409"),
+    line("request", 1.4, **PATCH, status="503"),
+    line("will try again", 1.4),
+    line("decided", 3.0, action="PatchObject"),
+    line("request", 3.5, **PATCH, status="200"),
+    line("acknowledged", 3.6),
+)
 
 
-@pytest.mark.parametrize("before", [b"[pod/isvc-sync-consumer-0/consumer] ", b"2026-12-01T10:00:01.1Z ", b"\xff "])
+@pytest.mark.parametrize("cut", range(1, len(WHOLE)))
+def test_the_parts_of_a_log_may_come_in_any_order(cut):
+    assert actions_of(WHOLE[cut:], WHOLE[:cut]) == actions(*WHOLE)
+
+
+@pytest.mark.parametrize("cut", range(1, len(WHOLE)))
+def test_lines_that_stand_in_two_files_are_told_once(cut):
+    assert actions_of(WHOLE[: cut + 2], WHOLE[cut - 1 :]) == actions(*WHOLE)
+
+
+@pytest.mark.parametrize(
+    "before", [b"[pod/isvc-sync-consumer-0/consumer] ", b"2026-12-01T10:00:01.1Z stderr F ", b"\xff "]
+)
 def test_what_a_carrier_put_before_a_line_is_passed_over(before):
     assert kinds(actions(before + line("acknowledged"))) == ["ack"]
+
+
+def test_docker_keeps_a_line_as_text_in_an_object():
+    [found] = actions(json.dumps({"log": line("acknowledged").decode(), "stream": "stderr", "time": "x"}).encode())
+    assert (found.kind, found.event) == ("ack", 7)
 
 
 @pytest.mark.parametrize(
@@ -178,11 +235,21 @@ def test_what_a_carrier_put_before_a_line_is_passed_over(before):
 )
 def test_what_is_no_line_of_ours_counts_for_nothing(foreign):
     log = ConsumerLog(Recorded())
-    log.take(foreign)
+    log.read([foreign])
     assert (log.lines, list(log.actions())) == (0, [])
 
 
-@pytest.mark.parametrize("other", [{"sequence": 8}, {"object": "isvc/credit/other"}, {"object": ""}])
+def test_what_is_left_of_a_line_of_ours_is_counted():
+    log = ConsumerLog(Recorded())
+    log.read([b'{"time": "2026-12-01T10:00:01Z", "mess\n', b"{}\n", b"text\n", b'{"time": "20'])
+    assert log.damaged == 1, "the last one is still being written"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"sequence": 8}, {"object": "isvc/credit/other"}, {"object": ""}, {"resource_version": "1"}],
+    ids=["another message", "another object", "no object", "of a stream that was wiped"],
+)
 def test_what_was_done_about_other_messages_is_left_out(other):
     assert actions(line("acknowledged", **other)) == []
 
@@ -192,11 +259,28 @@ def test_an_older_streams_message_of_that_number_is_another_one():
     assert kinds(actions(line("acknowledged", 1.0), recorded=(stored(7, "2026-12-01T10:01:01.000Z"),))) == ["ack"]
 
 
-def test_a_look_that_a_consumer_asked_of_itself_belongs_to_its_object():
+LOOK = {"look": True, "resource_version": ""}
+
+
+@pytest.mark.parametrize("sequence", [0, 9], ids=["its own", "a message"])
+def test_a_look_concerns_its_object_and_no_event(sequence):
     found = actions(
-        line("decided", sequence=0, action="PatchObject"), line("request", sequence=0, **PATCH, status="200")
+        line("decided", sequence=sequence, **LOOK, action="PatchObject"),
+        line("request", sequence=sequence, **LOOK, **PATCH, status="200"),
     )
     assert [(each.event, each.kind, each.status) for each in found] == [(0, "PatchObject", 200)]
-    assert actions(line("decided", sequence=0, action="PatchObject", object="isvc/a/other")) == []
-    later = (stored(7, "2026-12-01T10:05:00Z"),)
-    assert actions(line("decided", sequence=0, action="PatchObject"), recorded=later) == []
+
+
+@pytest.mark.parametrize(
+    ("told", "bounds"),
+    [
+        ({"object": "isvc/a/other"}, {}),
+        ({}, {"recorded": (stored(7, "2026-12-01T10:05:00Z"),)}),
+        ({}, {"until": micros("2026-12-01T10:00:00.999Z")}),
+    ],
+    ids=["of another object", "before the recording", "after it"],
+)
+def test_a_look_at_something_else_is_left_out(told, bounds):
+    look = line("decided", 1.0, **LOOK | {"sequence": 9, "action": "PatchObject"} | told)
+    assert len(actions_of([look], recorded=(stored(7),))) == (not told)
+    assert actions_of([look], **bounds) == []

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 
+import pytest
 from msgspec.structs import replace
 
 from consumer.discovery import DiscoverySettings
@@ -102,13 +103,40 @@ def test_what_a_consumer_did_stands_beside_its_event():
     assert found.sections[0].moments[0].done == (done,)
 
 
-def test_an_event_that_was_not_settled_is_pending_where_the_capture_tells_of_any():
-    settled = Action(event=1, object=str(OTHER), kind="ack")
-    own = Action(event=2, object=str(KEY), kind="ack")
-    found = of(KNOWN, created(1, OTHER), settled, created(2))
-    assert Cause.NOT_HANDLED in {each.cause for each in found.sections[0].pending}
-    done = of(KNOWN, created(1, OTHER), settled, created(2), own)
-    assert Cause.NOT_HANDLED not in {each.cause for each in done.sections[0].pending}
+CREATED = Action(event=2, object=str(KEY), kind="CreateRecord", status=201, member="a")
+TRIED = Action(event=2, object=str(KEY), kind="retry", member="a")
+ACKED = Action(event=2, object=str(KEY), kind="ack", member="a")
+
+
+@pytest.mark.parametrize(
+    ("told", "at_hand"),
+    [
+        ((), False),
+        ((CREATED,), True),
+        ((CREATED, ACKED), False),
+        ((CREATED, TRIED), True),
+        ((CREATED, TRIED, CREATED), True),
+        ((CREATED, Action(event=2, object=str(KEY), kind="dead", member="a")), False),
+    ],
+)
+def test_an_event_that_was_begun_and_not_settled_is_pending(told, at_hand):
+    acknowledges = Action(event=1, object=str(OTHER), kind="ack", member="a")
+    found = of(KNOWN, created(1, OTHER), acknowledges, created(2), *told)
+    assert (Cause.NOT_HANDLED in {each.cause for each in found.sections[0].pending}) == at_hand
+
+
+@pytest.mark.parametrize("other", [(), (Action(event=1, object=str(OTHER), kind="dead", member="a"),)])
+def test_a_consumer_that_tells_of_no_acknowledgement_has_ended_what_it_does_not_try_again(other):
+    another = Action(event=1, object=str(OTHER), kind="ack", member="b")
+    for told, at_hand in (((CREATED,), False), ((CREATED, TRIED), True)):
+        found = of(KNOWN, created(1, OTHER), another, *other, created(2), *told)
+        assert (Cause.NOT_HANDLED in {each.cause for each in found.sections[0].pending}) == at_hand
+
+
+def test_what_a_look_did_stands_beside_the_last_event_before_it():
+    looked = Action(event=0, object=str(KEY), kind="PatchObject", time="2126-01-01T00:00:00Z")
+    before = Action(event=0, object=str(KEY), kind="PatchObject", time="1926-01-01T00:00:00Z")
+    assert of(KNOWN, created(2), before, looked).sections[0].moments[-1].done == (looked,)
 
 
 def test_records_at_the_end_of_the_capture_are_the_ones_that_count():

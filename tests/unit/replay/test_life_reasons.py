@@ -152,9 +152,9 @@ def test_what_was_delivered_is_handled_when_nothing_waits_for_an_acknowledgement
 
 
 def test_an_event_that_the_capture_did_not_see_settled_is_pending():
-    found = life(evidence(LINKED, RECORD, live=None, delivery=None, settled=frozenset({4})))
+    found = life(evidence(LINKED, RECORD, live=None, delivery=None, at_hand=frozenset({5})))
     assert "event 5 was not settled when the capture ended" in found.verdict
-    assert life(evidence(LINKED, RECORD, live=None, delivery=None, settled=frozenset({5}))).agrees
+    assert life(evidence(LINKED, RECORD, live=None, delivery=None, at_hand=frozenset({4}))).agrees
 
 
 def test_not_there_because_of_a_dead_letter_that_says_why():
