@@ -40,13 +40,17 @@ Fence = Callable[[ObjectKey], None]  # raises TransientError when the object's s
 
 
 class Outcome(msgspec.Struct):
-    """What was done. `rejections` are the reasons for the dead letters; `deferred`: the id could not be written yet."""
+    """What was done. `rejections` are the reasons for the dead letters; `deferred`: the id could not be written yet.
+
+    `failure`: why the id, which comes last, could not be written: what was to be done to records is done.
+    """
 
     record_id: str | None = None
     created: bool = False
     updated: int = 0
     patched: bool = False
     deferred: bool = False
+    failure: TransientError | None = None
     rejections: tuple[str, ...] = ()
 
     @property
@@ -88,7 +92,7 @@ class Actor:
     async def perform(
         self, actions: Sequence[Action], seen: Observation, place: Place | None, own: Container[str] = ()
     ) -> Outcome:
-        """Carry out the actions in order; return what was done. Raises the errors of the adapters.
+        """Carry out the actions in order; return what was done. Raises the errors of the adapters, but the patch's.
 
         `place` is where records are written; None where no action can concern one. `own`: the ids of the object's
         records, former ones included: that it carries one of them is no news to its owner.
@@ -111,7 +115,10 @@ class Actor:
                     record_id = action.record_id or outcome.record_id
                     assert record_id is not None, "a patch without a record follows the creation of one"
                     self._tell_other_id(seen, own)
-                    await self.patch(action, record_id, seen, outcome)
+                    try:
+                        await self.patch(action, record_id, seen, outcome)
+                    except TransientError as error:
+                        outcome.failure = error
                 case DeferPatch():
                     self._tell_other_id(seen, own)
                     self._tell_deferred(action, action.record_id or outcome.record_id, seen)

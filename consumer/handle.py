@@ -107,6 +107,9 @@ class Handler:
             result = await self._see(work, work.seen, How(work.creates_first))
         else:
             result = await self._look(work)
+        if result.failure is not None:
+            work.recorded = True
+            raise result.failure
         if result.told and result.rejections and self._dead_letters.holds(work.key):
             self._hooks.on_result(work, result.word)  # the echo of our own write, say: still to be seen by a person
             return

@@ -23,7 +23,7 @@ from consumer.observation import Observation, want
 from consumer.plan import Facts, PlanSettings, Records, is_stale, plan, questions, write_back
 from consumer.retelling import no_older
 from consumer.strays import Strays
-from shared.errors import ConflictError, PermanentError
+from shared.errors import ConflictError, PermanentError, TransientError
 from shared.objects import ObjectKey, is_registry_id
 
 MARGIN_S: Final = 0.125  # clocks and timers round
@@ -51,13 +51,14 @@ class Result(msgspec.Struct, frozen=True):
     """What came of an observation, in the words of the metric: applied, noop, duplicate or stale.
 
     `settles`: this is all there is to say of the object now, so that an older complaint is void unless it is repeated.
-    `told`: the rejections have been buried before.
+    `told`: the rejections have been buried before. `failure`: what is left to do after the records, and why it failed.
     """
 
     word: str
     rejections: tuple[str, ...] = ()
     settles: bool = False
     told: bool = False
+    failure: TransientError | None = None
 
 
 class Registries(Protocol):
@@ -105,7 +106,10 @@ class Reconciler:
         return self._settings.prefix
 
     async def reconcile(self, seen: Observation, how: How) -> Result:
-        """Do what the observation asks for. Raises the errors of the adapters; then nothing is remembered."""
+        """Do what the observation asks for. Raises the errors of the adapters; then nothing is remembered.
+
+        What fails when the records are written comes with the result: the object's id, and a registry that it has left.
+        """
         known = self.memory.get(seen.uid)
         if how.is_look and not how.forced:
             return await self._write_due(seen, known)
@@ -140,6 +144,8 @@ class Reconciler:
             return Result("noop")
         patch = write_back(live, known.record_id, self._settings)
         outcome = await self._actor.perform(patch, live, None, known.own)
+        if outcome.failure is not None:
+            return Result("noop", failure=outcome.failure)
         value = known.record_id if outcome.patched else self._settings.target.value_on(live.obj)
         inputs = replace(known.inputs, id_value=value)
         self.memory.put(live.uid, replace(known, inputs=inputs, due=outcome.deferred))
@@ -153,6 +159,8 @@ class Reconciler:
         wanted = want(seen, self._settings.prefix)
         if wanted.model is None and not seen.models:
             outcome = await self._actor.perform(plan(seen, {}, Facts(), self._settings), seen, None)
+            if outcome.failure is not None:
+                return Result("noop", failure=outcome.failure)
             self._remember(seen, outcome, _Standing())
             return Result("noop", outcome.rejections, settles=True)
         former = known.left | known.refused | {known.registry} - {""} if known else frozenset[str]()
@@ -170,9 +178,7 @@ class Reconciler:
             sure = known is not None and known.registry == name and not (known.unsure or how.forced)
             closed = known.closed if known is not None and sure else frozenset[str]()
             result = await self._agree(seen, how, lookup, closed, farewell)
-        if farewell.failure is not None:
-            raise farewell.failure
-        return result
+        return replace(result, failure=result.failure or farewell.failure)
 
     async def _choose(self, seen: Observation, known: Known | None) -> Lookup:
         """Return the object's registry. Without a model label it asks for none: its records are where they were."""
@@ -203,6 +209,8 @@ class Reconciler:
             except ConflictError:
                 taken = f"name or externalId of the record of {seen.key} (uid {seen.uid}) is taken by something else"
                 raise PermanentError(taken) from error
+        if outcome.failure is not None:
+            return Result("applied" if outcome.wrote else "noop", failure=outcome.failure)
         model = want(seen, self._settings.prefix).model
         current = records.get(model) if model is not None else None
         record_id = outcome.record_id or (current.id if current else None)

@@ -2,7 +2,10 @@
 
 What the server does and its API description does not say: a PATCH without `desiredState` deploys, and one with
 properties replaces all of them; names are found by LIKE; a 404 by id can be a fault; nothing can be deleted; a create
-without a name makes a new record each time. Records are paged by id, because an order by time loses rows.
+without a name makes a new record each time; a 409 blames the name for everything. Records are paged by id, because an
+order by time loses rows.
+
+An answer that is about something else than what was asked is none of the registry's: transient, as garbage is.
 """
 
 import base64
@@ -19,9 +22,10 @@ from consumer.records import Record
 from consumer.requests.exchange import Budget
 from consumer.requests.registry_client import RegistryClient, decoded
 from consumer.requests.registry_errors import AmbiguousError, Request, RequestKind, UnprovenError
-from shared.errors import NotFoundError, PermanentError, TransientError
+from shared.errors import ConflictError, NotFoundError, PermanentError, TransientError
 from shared.objects import is_registry_id
 
+_NO_CLAIM: Final = "though the change has neither a name nor an externalId"
 PAGE_SIZE: Final = 200  # each record costs the server one more query, whatever the page's size
 
 State = Literal["DEPLOYED", "UNDEPLOYED"]
@@ -115,7 +119,9 @@ class ModelRegistry:
     async def create_environment(self, name: str) -> str:
         body = msgspec.json.encode({"name": name})
         request = Request(RequestKind.CREATE_ENVIRONMENT, "POST", "/serving_environments", body=body)
-        return decoded(await self._call(request), _Item, request).id
+        made = decoded(await self._call(request), _Item, request)
+        _expect(request, name, made.name)
+        return made.id
 
     async def find_record(self, external_id: str) -> Record | None:
         request = Request(RequestKind.FIND, "GET", "/inference_service", {"externalId": external_id})
@@ -123,7 +129,8 @@ class ModelRegistry:
             record = decoded(await self._call(request), _Service, request).record()
         except NotFoundError:
             return None
-        return record if record.external_id == external_id else None
+        _expect(request, external_id, record.external_id)
+        return record
 
     async def find_record_by_name(self, name: str, environment_id: str) -> Record | None:
         parameters = {"name": escape_like(name), "parentResourceId": environment_id}
@@ -150,7 +157,10 @@ class ModelRegistry:
         )
         body = msgspec.json.encode(creation)
         request = Request(RequestKind.CREATE_RECORD, "POST", "/inference_services", body=body)
-        return decoded(await self._call(request), _Service, request).record()
+        claim = f"its name or its externalId {action.external_id} is taken by something else"
+        record = decoded(await self._write(request, claim), _Service, request).record()
+        _expect(request, (action.name, action.external_id), (record.name, record.external_id))
+        return record
 
     async def update_record(self, action: UpdateRecord) -> Record:
         """Change a record. Raises TransientError on 404; ConflictError when another record has the externalId."""
@@ -163,7 +173,10 @@ class ModelRegistry:
         )
         path = f"/inference_services/{quote(action.id, safe='')}"
         request = Request(RequestKind.UPDATE, "PATCH", path, body=msgspec.json.encode(change))
-        return decoded(await self._call(request), _Service, request).record()
+        claim = f"its externalId {action.external_id} is taken by something else" if action.external_id else _NO_CLAIM
+        record = decoded(await self._write(request, claim), _Service, request).record()
+        _expect(request, action.id, record.id)
+        return record
 
     async def model_exists(self, model_id: str) -> bool:
         return await self._by_id("/registered_models", model_id, _Item) is not None
@@ -174,6 +187,13 @@ class ModelRegistry:
 
     async def _call(self, request: Request) -> bytes:
         return await self._client.call(request, self._budget)
+
+    async def _write(self, request: Request, claim: str) -> bytes:
+        """Send a write; to a 409 add what it can be about, which the registry does not tell."""
+        try:
+            return await self._call(request)
+        except ConflictError as error:
+            raise ConflictError(f"{error} ({claim})") from error
 
     async def _find_by_name(self, request: Request, name: str, everything: str, shape: type[Item]) -> Item | None:
         """Send a find whose name is a LIKE pattern, and accept exactly this name only.
@@ -222,7 +242,7 @@ class ModelRegistry:
             raise PermanentError(f"{number[:40]!r} is no id of the registry")
         request = Request(RequestKind.BY_ID, "GET", f"{path}/{number}")
         try:
-            return decoded(await self._call(request), shape, request)
+            item = decoded(await self._call(request), shape, request)
         except UnprovenError as error:
             # A fault answers 400 or 500 here, never an empty list.
             confirmation = Request(RequestKind.LIST, "GET", path, {"pageSize": "1", "filterQuery": f"id={number}"})
@@ -232,7 +252,15 @@ class ModelRegistry:
             item = decoded(page.items[0], shape, confirmation)
             if item.id != number:
                 raise TransientError(f"{confirmation}: the registry ignored the filter") from error
-            return item
+        else:
+            _expect(request, number, item.id)
+        return item
+
+
+def _expect(request: Request, asked: object, said: object) -> None:
+    """Raise TransientError where an answer is about something else than what was asked."""
+    if said != asked:
+        raise TransientError(f"{request}: the answer is about {said!r:.200}, not {asked!r:.200}")
 
 
 def escape_like(name: str) -> str:

@@ -95,7 +95,7 @@ class NotingActor(Actor):
         done = False
         try:
             outcome = await super().perform(actions, seen, place, own)
-            done = True
+            done = outcome.failure is None
         finally:
             self.notes.take(actions, place, done=done)
         return outcome

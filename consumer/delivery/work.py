@@ -54,7 +54,8 @@ class Work(msgspec.Struct):
     `failure` says why. `forced`: a look that reads the registry even if the object is as it was. `creates_first`: the
     object has just been created before our eyes, so its record cannot exist. `burial`: it is to be buried for this
     reason as soon as the broker takes it. `settled`: it was applied, and what it complained of earlier is void.
-    `yields`: it failed, perhaps for good, and a newer state takes its place.
+    `yields`: it failed, perhaps for good, and a newer state takes its place. `recorded`: its records are written; what
+    is left is the object's id, or a registry that it has left, and a newer state takes its place, too.
     `named`: the records that a look names. `passed`: messages whose place this one took, and whose version only it can
     still tell; they are acknowledged with it, because a crash before its effect would lose them. `about`: the object
     that it was handled for, which a look does not say.
@@ -70,6 +71,7 @@ class Work(msgspec.Struct):
     burial: str = ""
     settled: bool = False
     yields: bool = False
+    recorded: bool = False
     named: tuple[RecordRef, ...] = ()
     passed: list["Work"] = []
     about: About | None = None

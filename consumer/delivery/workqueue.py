@@ -5,7 +5,7 @@ The rules are those of client-go's work queue, with a slot for each uid:
 - one message of an object is at hand at any time;
 - a newer state of the same uid and registered model replaces the waiting one, which leaves it the version it carried; a
   state of another model does not, because each model's deployment has a record of its own, however short it was (but
-  nothing waits for one whose registry cannot be found);
+  nothing waits for one whose registry cannot be found, nor for one whose records are written, and the id is not);
 - several uids of one name run in the order in which they came (the old one's end before the new one's beginning);
 - the first message of a quiet uid is handled at once, the next one `pause_s` after that handling began: a quarter of
   all events have a successor within 0.1 s;
@@ -152,7 +152,7 @@ class WorkQueue:
 
     def _replaces(self, newer: Work, older: Work) -> bool:
         """Whether nothing is lost when only the newer one of two states of a uid is handled, or nothing but in vain."""
-        if newer.seen is None or older.seen is None or older.yields:
+        if newer.seen is None or older.seen is None or older.yields or older.recorded:
             return True
         return want(newer.seen, self._prefix).model == want(older.seen, self._prefix).model
 

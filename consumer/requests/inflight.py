@@ -51,6 +51,7 @@ class InFlightLimit:
         except asyncio.CancelledError:
             if place.cancelled():
                 self._waiting.remove(place)
+                self._admit()  # in this moment a place may have come free, and who came then waits behind us
             elif place.exception() is None:
                 self._leave()  # given to us in the moment in which we were cancelled
             raise

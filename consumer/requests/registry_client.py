@@ -20,7 +20,14 @@ from consumer.requests.exchange import REQUEST_TIMEOUT_S, Budget, Exchanger, Ins
 from consumer.requests.inflight import InFlightLimit
 from consumer.requests.registry_errors import Answer, OtherVersionError, Request, RequestKind, bearing_of, classify
 from shared.decoding import UNDECODABLE
-from shared.errors import IsvcSyncError, NotSentError, PermanentError, SettingsError, TransientError
+from shared.errors import (
+    ConflictError,
+    IsvcSyncError,
+    NotSentError,
+    PermanentError,
+    SettingsError,
+    TransientError,
+)
 from shared.tokens import TokenAuth, TokenFile
 
 logger = logging.getLogger(__name__)
@@ -154,16 +161,18 @@ class RegistryClient:
             return self._version
 
     async def _probe(self, budget: Budget) -> str:
+        said = []
         for version in API_VERSIONS:
             try:
                 body = await self._call_version(version, _PROBE, budget)
-            except OtherVersionError:
+            except (OtherVersionError, PermanentError, ConflictError) as error:
+                said.append(f"{version}: {error}")  # whatever is refused here is no object's fault
                 continue
             decoded(body, _Page, _PROBE)  # a login page comes with 200, too
             return version
         raise TransientError(
             f"{self.address} serves neither {' nor '.join(_API_ROOT + version for version in API_VERSIONS)}: "
-            "is the path in the registry's address right?"
+            f"is the path in the registry's address right? ({'; '.join(said)})"
         )
 
     async def _call_version(self, version: str, request: Request, budget: Budget) -> bytes:

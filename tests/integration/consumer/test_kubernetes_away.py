@@ -8,7 +8,7 @@ from sandbox.faults import Fault
 from tests.cluster.processes import Guard
 from tests.e2e.pipeline import PREFIX, STANDARD, Pipeline, isvc
 from tests.eventually import eventually
-from tests.integration.consumer.defects import create
+from tests.integration.consumer.defects import by_model, create, delete
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -72,3 +72,28 @@ async def test_registries_are_found_while_the_list_of_services_hangs(pipeline):
     await eventually(
         lambda: all_recorded(pipeline, uids), "they are recorded", 20.0
     )  # one each 5 s, when each waits for a list of its own
+
+
+FORBIDDEN = '{"kind": "Status", "status": "Failure", "reason": "Forbidden", "message": "cannot patch", "code": 403}'
+REFUSAL = {"error_status": 403, "error_body": FORBIDDEN, "error_headers": {"Content-Type": "application/json"}}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "ending", "how"),
+    [("forbidden", "error", {"error_rate": 1.0, **REFUSAL}), ("mute", "hang", {"hang": True})],
+)
+async def test_records_follow_the_model_label_while_ids_cannot_be_written(pipeline, namespace, ending, how):
+    struck = pipeline.cluster.faults.injected[ending]
+    pipeline.cluster.faults.set(Fault(method="PATCH", path=".*/inferenceservices/.*", **how))
+    changed, bare, gone = (f"{namespace}/{name}" for name in ("changed", "bare", "gone"))
+    uids = [create(pipeline, name) for name in (changed, bare, gone)]
+    await eventually(lambda: all_recorded(pipeline, uids), "they are recorded")
+    await eventually(lambda: pipeline.cluster.faults.injected[ending] > struck, "an id cannot be written")
+    pipeline.set_labels(changed, registered_model_id="2")
+    for name in (bare, gone):
+        pipeline.set_labels(name, registered_model_id=None)
+    delete(pipeline, gone)
+    wanted = [{"1": "UNDEPLOYED", "2": "DEPLOYED"}, {"1": "UNDEPLOYED"}, {"1": "UNDEPLOYED"}]
+    await eventually(
+        lambda: [by_model(pipeline, uid) for uid in uids] == wanted, "only the present model is deployed", 30.0
+    )

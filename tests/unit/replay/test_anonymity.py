@@ -196,8 +196,6 @@ def test_reasons_and_members_of_actions_say_nothing():
 
 def test_what_an_action_makes_up_says_nothing_either():
     action = Action(event=1, object="isvc/credit/scorer", kind="CANARY://u:p@host", time="CANARY", tool="CANARY", ms=2)
-        event=1, object="isvc/credit/scorer", kind="CANARY://u:p@host", time="CANARY", tool="CANARY", ms=2.0
-    )
     found = anonymous(action)
     assert b"CANARY" not in encode(found)
     assert (found.time, found.ms) == ("", 2.0)

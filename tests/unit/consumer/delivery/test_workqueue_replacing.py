@@ -79,21 +79,23 @@ def test_a_state_of_another_model_ends_the_wait_of_a_failed_one(queue):
     assert queue.next(3.0) is failing
 
 
-def test_nothing_waits_for_a_state_whose_registry_cannot_be_found(queue):
+@pytest.mark.parametrize("why", ["yields", "recorded"])
+def test_nothing_waits_for_a_state_whose_registry_is_unclear_or_whose_records_are_written(queue, why):
     failing, newer = of_model(1, "1"), of_model(2, "2")
     queue.add(failing, 0.0)
     queue.next(0.0)
     queue.add(newer, 0.1)
-    failing.yields = True
+    setattr(failing, why, True)
     assert queue.again(failing, 0.2, delay_s=60.0) is newer
     assert queue.next(0.3) is newer
 
 
-def test_a_newer_state_takes_the_place_of_one_that_waits_for_its_registry(queue):
+@pytest.mark.parametrize("why", ["yields", "recorded"])
+def test_a_newer_state_takes_the_place_of_one_whose_registry_is_unclear_or_whose_records_are_written(queue, why):
     failing, newer = of_model(1, "1"), of_model(2, "2")
     queue.add(failing, 0.0)
     queue.next(0.0)
-    failing.yields = True
+    setattr(failing, why, True)
     queue.again(failing, 0.0, delay_s=60.0)
     queue.add(newer, 3.0)
     assert queue.next(3.0) is newer

@@ -56,6 +56,16 @@ async def test_what_nobody_can_place_gives_way_to_a_newer_state_until_it_can_be_
     assert not work.yields
 
 
+async def test_a_state_whose_records_are_written_and_whose_id_is_not_is_known_as_one(world):
+    work = event_work()
+    world.registry.fail("find_record", TransientError("away"))
+    await world.handle(work)
+    assert not work.recorded
+    world.kubernetes.fail("patch", TransientError("forbidden"))
+    decision = await world.handle(work)
+    assert (type(decision), work.recorded, world.registry.only.deployed) == (Retry, True, True)
+
+
 async def test_a_conflict_is_looked_at_again_soon(world):
     world.registry.fail("find_record", ConflictError("moved"))
     verdict = await world.handle(event_work())

@@ -100,8 +100,7 @@ async def test_a_failure_is_the_callers_and_nothing_is_remembered(world, method)
 
 
 async def test_a_patch_that_fails_leaves_the_record_and_the_next_try_patches(world):
-    world.kubernetes.fail("patch", UnreachableError("away"))
-    with pytest.raises(UnreachableError):
-        await world.see(seen(BEFORE_READY), CREATED)
+    world.kubernetes.fail("patch", away := UnreachableError("away"))
+    assert (await world.see(seen(BEFORE_READY), CREATED)).failure is away
     assert world.registry.only.deployed
     assert await world.cost_of(seen(BEFORE_READY)) == ("applied", 1, 0, 1)
