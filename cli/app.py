@@ -32,7 +32,8 @@ def demo(
 ) -> None:
     """Show the whole pipeline at work on this machine, and check that registry and cluster agree.
 
-    Exit code 0: all checks passed. 1: a check failed. 2: it could not start. 130: interrupted.
+    Exit code 0: all checks passed. 1: a check failed. 2: it could not start. 130:
+    interrupted.
     """
     from cli.demo.run import Options, run
 
@@ -97,7 +98,8 @@ def release(
 
     The producer holds deletes, the consumer's sweep undeployments, when too many
     come at once or nothing is left. An id stands for exactly the objects shown:
-    nothing that came later is released with them. docs/holds.md says what to check.
+    nothing that came later is released with them. docs/holds.md says what to
+    check.
 
     Reads CLUSTER_NAME, SUBJECT_PREFIX and NATS_*, as the two daemons do.
 

@@ -54,9 +54,10 @@ def record(  # noqa: PLR0913 - one parameter for each option
     Reads the consumer's variables: CLUSTER_NAME, NATS_*, REGISTRY_*, KUBECONFIG;
     with --no-registry no REGISTRY_*; with --from-watch none.
 
-    Exit code 0: recorded. 1: recorded, but something was left out. 2: wrong settings
-    or options, or no watch file. 3: something was not read; what was is in the file,
-    if there was anything. 130: interrupted. What fails leaves the file as it was.
+    Exit code 0: recorded. 1: recorded, but something was left out. 2: wrong
+    settings or options, or no watch file. 3: something was not read; what was is
+    in the file, if there was anything. 130: interrupted. What fails leaves the
+    file as it was.
     """
     from cli.capture.record import run
     from cli.capture.recording import Options
@@ -80,12 +81,12 @@ def redact(  # noqa: PLR0913 - one parameter for each option
 ) -> None:
     """Write a capture again without secrets, and with --anonymous without names.
 
-    What `record` writes holds no secrets. This is for a file from elsewhere, and for
-    one that is to leave the house: namespaces, names, hosts and URIs become tokens,
-    the same for the same name.
+    What `record` writes holds no secrets. This is for a file from elsewhere, and
+    for one that is to leave the house: namespaces, names, hosts and URIs become
+    tokens, the same for the same name.
 
-    Exit code 0: written. 1: written, but lines were left out. 2: not a capture, or
-    wrong options. 3: the file was cut; so is the new one. 130: interrupted.
+    Exit code 0: written. 1: written, but lines were left out. 2: not a capture,
+    or wrong options. 3: the file was cut; so is the new one. 130: interrupted.
     """
     from cli.capture.files import Redacting
     from cli.capture.files import redact as run
@@ -101,8 +102,8 @@ def validate(
 ) -> None:
     """Check whether a file is a whole capture whose lines agree with each other.
 
-    Exit code 0: it is. 1: it is not, and why. 2: it cannot be read. 3: it was cut,
-    and is right up to there. 130: interrupted.
+    Exit code 0: it is. 1: it is not, and why. 2: it cannot be read. 3: it was
+    cut, and is right up to there. 130: interrupted.
     """
     from cli.capture.files import validate as run
 

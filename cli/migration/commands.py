@@ -41,8 +41,8 @@ def adopt(  # noqa: PLR0913 - one parameter for each option
     """Take over from Kubeflow's or Open Data Hub's controller: its records, ids and finalizers.
 
     Shows what it has left, asks, and lets the consumers adopt it; so producer and
-    consumers must run, and the controller must not. A record whose object is not in
-    this cluster may be another cluster's: look before --undeploy-orphans.
+    consumers must run, and the controller must not. A record whose object is not
+    in this cluster may be another cluster's: look before --undeploy-orphans.
     docs/adoption.md goes through a migration.
 
     Reads the consumer's variables: CLUSTER_NAME, REGISTRY_*, NATS_*, KUBECONFIG.
@@ -79,9 +79,9 @@ def leave(
 ) -> None:
     """Take isvc-sync's ids off the objects, before it is uninstalled.
 
-    Only where that restarts no pod, unless it is asked for; nothing else is touched,
-    and the records stay. Refuses while consumers run that would write them again.
-    docs/adoption.md says what else to do.
+    Only where that restarts no pod, unless it is asked for; nothing else is
+    touched, and the records stay. Refuses while consumers run that would write
+    them again. docs/adoption.md says what else to do.
 
     Reads the consumer's variables: CLUSTER_NAME, REGISTRY_*, NATS_*, KUBECONFIG.
 

@@ -41,9 +41,9 @@ def replay(  # noqa: PLR0913 - one parameter for each option
     of the capture. With --to the events go to real parts instead, marked as
     replayed, on a stream of their own. -o json writes a step a line.
 
-    Exit code 0: shown. 1: with --to, a registry or cluster ends otherwise than the
-    capture says. 2: not a capture, wrong options, or no event of what --only names.
-    3: the file was cut, or a target does not answer. 130: interrupted.
+    Exit code 0: shown. 1: with --to, a registry or cluster ends otherwise than
+    the capture says. 2: not a capture, wrong options, or no event of what --only
+    names. 3: the file was cut, or a target does not answer. 130: interrupted.
     """
     chosen: dict[str, Any] = {"file": file, "since": since, "until": until, "only": tuple(only or ()), "output": output}
     if not to:
@@ -76,8 +76,8 @@ def diff(
     Two captures are compared by what was decided, whatever their times, uids and
     ids; one capture under two versions, in every word but the ids of records.
 
-    Exit code 0: the same. 1: they differ. 2: not a capture, or wrong options. 3: a
-    file was cut; up to there nothing differs. 130: interrupted.
+    Exit code 0: the same. 1: they differ. 2: not a capture, or wrong options. 3:
+    a file was cut; up to there nothing differs. 130: interrupted.
     """
     from cli.replaying.diff import Options, run
 
@@ -101,9 +101,9 @@ def explain(
 
     Reads the consumer's variables: CLUSTER_NAME, REGISTRY_*, NATS_*, KUBECONFIG.
 
-    Exit code 0: registry and object agree. 1: something is pending or wrong.
-    2: wrong settings or options, or not a capture. 3: something cannot be read,
-    the file was cut, or it does not tell what the registry held. 130: interrupted.
+    Exit code 0: registry and object agree. 1: something is pending or wrong. 2:
+    wrong settings or options, or not a capture. 3: something cannot be read, the
+    file was cut, or it does not tell what the registry held. 130: interrupted.
     """
     from cli.replaying.explain import Options, run
 
@@ -121,8 +121,9 @@ def timeline(
 ) -> None:
     """Draw a capture as one page for a browser: a lane for each object, events, decisions, latency.
 
-    The page needs no network and no server: it can be attached to a ticket, opened
-    from disk and printed. Press ? in it for its keys. docs/replay-timeline.md says more.
+    The page needs no network and no server: it can be attached to a ticket,
+    opened from disk and printed. Press ? in it for its keys.
+    docs/replay-timeline.md says more.
 
     Exit code 0: written. 2: not a capture, or wrong options. 3: the file was cut;
     the page shows what is there, and says so. 130: interrupted.
@@ -145,7 +146,8 @@ def explore(
     The events are given to the consumer's own parts, in memory, on a clock that
     jumps: in another order between objects, late, twice, with workers that die at
     any await and registries that fail. A seed is one such exploration; the same
-    one each time. docs/replay-explore.md says what may happen, and what is compared.
+    one each time. docs/replay-explore.md says what may happen, and what is
+    compared.
 
     Exit code 0: it ended as planned every time. 1: it did not; the command that
     repeats it is shown. 2: not a capture, or wrong options. 3: the file was cut;
@@ -168,9 +170,9 @@ def shrink(  # noqa: PLR0913 - one parameter for each option
 ) -> None:
     """Make a capture that fails in `explore` as small as can be: objects first, then events.
 
-    Exit code 0: written; the command that fails with it is shown. 1: no seed fails.
-    2: not a capture, or wrong options. 3: the file was cut, and up to there no seed
-    fails. 130: interrupted.
+    Exit code 0: written; the command that fails with it is shown. 1: no seed
+    fails. 2: not a capture, or wrong options. 3: the file was cut, and up to
+    there no seed fails. 130: interrupted.
     """
     from cli.replaying.shrink import Options, run
 

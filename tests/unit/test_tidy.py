@@ -11,6 +11,7 @@ PACKAGES = ("shared", "producer", "consumer", "sandbox", "replay", "cli")
 FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 LINES_MAX = 300
 FUNCTION_LINES_MAX = 40
+HELP_COLUMNS = 78  # of a terminal of 80
 MARK_WORDS_MIN = 3  # behind a mark: its codes, and then words
 
 LONGER_FILES: dict[str, str] = {
@@ -72,6 +73,16 @@ def test_no_function_is_too_long():
             if own - docstring_lines(node) > FUNCTION_LINES_MAX:
                 longer.add(f"{name_of(path)}:{node.name}")
     assert longer == set(LONGER_FUNCTIONS)
+
+
+def test_the_help_of_every_command_fits_a_terminal_line_by_line():
+    """The first paragraph is one sentence, and is wrapped; of the others each line stands as it is."""
+    too_long = []
+    for path in (each for each in FILES if name_of(each).startswith("cli/") and each.stem in {"app", "commands"}):
+        for node in functions(ast.parse(path.read_text())):
+            _, _, rest = (ast.get_docstring(node) or "").partition("\n\n")
+            too_long += [(node.name, line) for line in rest.splitlines() if len(line) > HELP_COLUMNS]
+    assert too_long == []
 
 
 def test_every_module_says_what_it_is():
