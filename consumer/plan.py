@@ -32,6 +32,7 @@ from shared.objects import is_registry_id
 
 ELSEWHERE: Final = "the object belongs to another registry now"
 FORGOTTEN: Final = "the object has another model label now, or none"
+WITHOUT_VERSION: Final = "recorded without a version"
 
 Records = Mapping[str, Record]  # the records of one uid that exist, by registered-model id
 
@@ -90,15 +91,15 @@ def plan(seen: Observation, records: Records, facts: Facts, settings: PlanSettin
         case None:
             actions += _unindexed(seen, settings)
         case label if not is_registry_id(label):
-            actions.append(Reject(f"label {settings.prefix}registered-model-id={label!r} is no id of the registry"))
+            actions += _complain(seen, f"label {settings.prefix}registered-model-id={label!r} is no id of the registry")
         case model if (record := records.get(model)) is not None:
             actions += _agreement(seen, wanted, record, facts, settings)
         case model if facts.models[model]:
-            version, complaints = _version(wanted, None, facts)
+            version, complaints = _version(seen, wanted, None, facts)
             actions.append(_create(seen, wanted, version, records, settings))
             actions += (*write_back(seen, None, settings), *complaints)
         case model:
-            actions.append(Reject(f"registered model {model} does not exist in the registry"))
+            actions += _complain(seen, f"registered model {model} does not exist in the registry")
     return tuple(actions)
 
 
@@ -200,7 +201,7 @@ def _agreement(seen: Observation, wanted: Wanted, record: Record, facts: Facts, 
                 f"record {record.id} was written for cluster id {_cluster_id(record)}, this is {settings.us.cluster_id}"
             )
         ]
-    version, complaints = _version(wanted, record, facts)
+    version, complaints = _version(seen, wanted, record, facts)
     stamp = stamp_for(seen, wanted, version, record, settings.us)
     differences = _differences(seen, wanted, record, stamp)
     actions: list[Action] = []
@@ -243,18 +244,20 @@ def _properties(present: Mapping[str, Any], wanted: Wanted, stamp: Stamp) -> dic
     return users | url | {PROPERTY: encode_stamp(stamp)}
 
 
-def _version(wanted: Wanted, record: Record | None, facts: Facts) -> tuple[str, tuple[Warn | Reject, ...]]:
+def _version(
+    seen: Observation, wanted: Wanted, record: Record | None, facts: Facts
+) -> tuple[str, tuple[Warn | Reject, ...]]:
     """Return the version id to record ("" for none), and what to say of a label that cannot be followed."""
     label = wanted.version
     if label == "" or _knows_version(record, label):
         return label, ()
     if not is_registry_id(label):
-        return "", (Reject(f"label model-version-id={label!r} is no id of the registry; recorded without a version"),)
+        return "", _complain(seen, f"label model-version-id={label!r} is no id of the registry; {WITHOUT_VERSION}")
     match facts.versions[label]:
         case None:
-            return "", (Reject(f"model version {label} does not exist in the registry; recorded without a version"),)
+            return "", _complain(seen, f"model version {label} does not exist in the registry; {WITHOUT_VERSION}")
         case model if model != wanted.model:
-            why = f"model version {label} is one of registered model {model}; recorded without a version"
+            why = f"model version {label} is one of registered model {model}; {WITHOUT_VERSION}"
             return "", (Warn(Topic.OTHER_MODELS_VERSION, why),)
         case _:
             return label, ()
@@ -289,3 +292,8 @@ def _is_foreign(record: Record, settings: PlanSettings) -> bool:
 
 def _cluster_id(record: Record) -> str:
     return record.stamp.cluster_id if record.stamp else ""
+
+
+def _complain(seen: Observation, why: str) -> tuple[Reject, ...]:
+    """Return the complaint about a label, for as long as there is an object on which somebody may correct it."""
+    return (Reject(why),) if seen.lives else ()

@@ -145,6 +145,24 @@ async def test_a_model_label_that_is_no_model_is_buried_until_it_is_mended(share
     assert subject not in await shared.dead_letters(), "its dead letter is void"
 
 
+@pytest.mark.parametrize(("model", "version"), [("abc", None), ("999", None), ("1", "999")])
+async def test_the_dead_letter_of_a_label_ends_with_its_object(shared, model, version):
+    name = f"brief/model-{model}"
+    create(shared, name, model=model, version=version)
+    subject = SUBJECTS.event(ObjectKey(Kind.ISVC, *name.split("/")))
+    await eventually(lambda: buried(shared, subject), "it is buried")
+    shared.cluster.delete("InferenceService", *name.split("/"))
+    await eventually(lambda: cleared(shared, subject), "nobody can correct it any more")
+
+
+async def buried(pipeline: Pipeline, subject: str) -> bool:
+    return subject in await pipeline.dead_letters()
+
+
+async def cleared(pipeline: Pipeline, subject: str) -> bool:
+    return subject not in await pipeline.dead_letters()
+
+
 async def test_a_version_label_that_is_no_id_is_buried_and_the_rest_recorded(shared):
     dead = await Dead(shared).count()
     create(shared, "bad/version", version="latest")

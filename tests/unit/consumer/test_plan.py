@@ -93,6 +93,14 @@ def test_plan(observation, records, expected):
     assert kinds(decided(observation, *records)) == expected
 
 
+@pytest.mark.parametrize(
+    "labels", [{MODEL: "abc"}, {MODEL: "404"}, {MODEL: "1", VERSION: "latest"}, {MODEL: "1", VERSION: "404"}]
+)
+def test_nobody_is_asked_to_correct_the_labels_of_an_object_that_is_gone(labels):
+    assert "Reject" in kinds(decided(seen(an_object(labels), models=(labels[MODEL],))))
+    assert "Reject" not in kinds(decided(seen(an_object(labels), models=(labels[MODEL],), gone=True)))
+
+
 def test_another_clusters_record_is_never_touched():
     theirs = record_of(IN_SYNC)
     foreign = replace(SETTINGS, us=replace(SETTINGS.us, cluster_id="c-2"))
