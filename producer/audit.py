@@ -4,7 +4,8 @@
 
 While the list is read, the watch may be behind it or ahead of it, so a difference is only a suspicion. When the watch
 has passed the list's resourceVersion, the inventory must know all that the list shows: what it still does not know then
-was missed for certain. An audit publishes nothing: whoever called it begins a new pass, which does.
+was missed for certain. A watch that does not get there is stuck, however lively it looks, and what it has not told by
+then is missed, too. An audit publishes nothing: whoever called it begins a new pass, which does.
 """
 
 import asyncio
@@ -12,9 +13,10 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from producer.changes import Entry
 from producer.entries import key_of
@@ -33,7 +35,8 @@ _VOID: Final = "a new pass began meanwhile"
 class Missed(Struct, frozen=True):
     """What the watch has missed: how many changes of each type, and some of their objects, for a person.
 
-    `restored`: the list is older than the watch, so etcd was put back, and nothing can be compared.
+    `restored`: the list is older than the watch, so etcd was put back, and nothing can be compared. `stuck`: the watch
+    has not come to the list, although nothing but the server has kept it from that.
     """
 
     created: int = 0
@@ -41,6 +44,7 @@ class Missed(Struct, frozen=True):
     deleted: int = 0
     samples: tuple[ObjectKey, ...] = ()
     restored: bool = False
+    stuck: bool = False
 
     @property
     def counts(self) -> dict[EventType, int]:
@@ -51,7 +55,7 @@ class Missed(Struct, frozen=True):
         }
 
     def __bool__(self) -> bool:
-        return self.restored or any(self.counts.values())
+        return self.restored or self.stuck or any(self.counts.values())
 
 
 class _Listed(Struct, frozen=True, gc=False):
@@ -116,38 +120,53 @@ class Audit:
 Confirm = Callable[[Mapping[ObjectKey, Entry]], Awaitable[Iterable[ObjectKey]]]
 
 
+class Followed(Protocol):
+    """The watch that is audited."""
+
+    @property
+    def position(self) -> str:
+        """Up to where the inventory has been told everything, acknowledged or not; empty before the first pass."""
+
+    async def reached(self, version: str) -> None:
+        """Return when it has come to that resourceVersion."""
+
+    def listening_s(self) -> float:
+        """Return for how long nothing but the server has kept it from going on."""
+
+
 async def run_audit(
     page: Callable[[str], Awaitable[Item]],
     inventory: Inventory,
-    reached: Callable[[str], Awaitable[bool]],
+    watch: Followed,
     confirm: Confirm | None = None,
-    began_at: str = "",
 ) -> Missed | None:
     """List beside the watch, and return what it has missed; None when nothing can be concluded (the log says why).
 
-    `page` reads one page of a consistent list. `reached` waits until the inventory has been told everything up to that
-    resourceVersion, acknowledged or not, and says whether it has. `confirm` returns which of the absent ones are gone:
-    needed where a list shows a selection only. `began_at` is the position of the watch now.
+    `page` reads one page of a consistent list. `confirm` returns which of the absent ones are gone: needed where a list
+    shows a selection only.
     """
-    audit = Audit(inventory)
+    audit, began_at = Audit(inventory), watch.position
     version = await listed(audit, page)
     if not version:
         return None
     if older(version, began_at):
         return Missed(restored=True)
-    if not await _reached(reached, version):
+    stuck = not await _reached(watch, version)
+    if stuck and watch.listening_s() < REACH_S:
+        _without_conclusion(f"the watch was held up, and did not reach the list within {REACH_S:.0f} s")
         return None
     suspects = audit.absent(version)
     gone = suspects.keys() if confirm is None or not suspects else set(await confirm(suspects))
     if audit.void:
         _without_conclusion(_VOID)
         return None
-    return audit.conclude(version, gone)
+    return replace(audit.conclude(version, gone), stuck=stuck)
 
 
 async def listed(audit: Audit, page: Callable[[str], Awaitable[Item]]) -> str:
     """Read a complete list into the audit and return its resourceVersion; empty when it cannot be believed."""
     token = version = ""
+    followed: set[str] = set()
     while True:
         item = await page(token)
         if audit.void:
@@ -160,17 +179,18 @@ async def listed(audit: Audit, page: Callable[[str], Awaitable[Item]]) -> str:
         token, version = item.token, item.resource_version
         if not token:
             return version
+        if token in followed:
+            return _without_conclusion("a list goes round in a circle: a continue token came twice")
+        followed.add(token)
 
 
-async def _reached(reached: Callable[[str], Awaitable[bool]], version: str) -> bool:
+async def _reached(watch: Followed, version: str) -> bool:
     """Wait until the watch has passed a resourceVersion; say whether it did."""
-    arrived = False
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(REACH_S):
-            arrived = await reached(version)
-    if not arrived:
-        _without_conclusion(f"the watch did not reach the list within {REACH_S:.0f} s")
-    return arrived
+            await watch.reached(version)
+            return True
+    return False
 
 
 def older(version: str, other: str) -> bool:

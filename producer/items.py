@@ -63,7 +63,10 @@ class Bookmark(msgspec.Struct, frozen=True):
 
 
 class Unidentified(msgspec.Struct, frozen=True):
-    """An object that cannot be told from others: without uid, resourceVersion or name. `why` says what is missing."""
+    """An object that cannot be told from others: without uid, resourceVersion or name, or with one that cannot be.
+
+    `why` says what is wrong.
+    """
 
     name: str
     why: str

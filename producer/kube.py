@@ -12,16 +12,17 @@ from typing import Final
 from urllib.parse import quote
 
 import httpx
-from msgspec import Struct, json
+from msgspec import Struct
 
 from producer.items import TOO_LARGE, Closed, Item, Lost, Malformed, Page, Refused, Silent, Watched
 from producer.reading import LineSplitter, Reader
-from shared.decoding import UNDECODABLE
 from shared.errors import TransientError, UnreachableError
-from shared.kubernetes_errors import Answer, raise_for, translated
+from shared.kubernetes_errors import Answer, Identity, identity_in, raise_for, translated
 from shared.objects import ObjectKey, compare_resource_versions
+from shared.transport import NO_ANSWER, AnswerTooLongError
 
 PAGE_SIZE: Final = 500
+_SMALLER: Final = 8  # how many times, after a page that was too long
 WATCH_S: Final = (240, 480)  # spread, so that not all watches of a server end together
 _JSON: Final = "application/json"
 
@@ -36,12 +37,8 @@ class Clients(Struct, frozen=True):
     control: httpx.AsyncClient
 
 
-class _Metadata(Struct):
-    uid: str = ""
-
-
-class _Identity(Struct):
-    metadata: _Metadata
+class _TooLong(Malformed, frozen=True):
+    """A page that is longer than an honest one; one of fewer objects may be shorter."""
 
 
 class WatchApi:
@@ -57,36 +54,50 @@ class WatchApi:
         self._selected = {"labelSelector": selector} if selector else {}
         self._reader = reader
         self._clients = clients
+        self._page_size = PAGE_SIZE
 
     async def uid_of(self, key: ObjectKey) -> str | None:
         """Return the uid of an object, whatever its labels; None when there is none.
 
-        Raises an IsvcSyncError when there is no answer.
+        Raises an IsvcSyncError when there is no answer: only the object itself, or a 404 about it, is one.
         """
         kind, what = self._reader.kind, f"reading {key}"
         namespace, name = quote(key.namespace, safe=""), quote(key.name, safe="")
         path = f"/apis/{self._reader.api_version}/namespaces/{namespace}/{kind.plural}/{name}"
         with translated(what):
             response = await self._clients.control.get(path)
-        if response.status_code == httpx.codes.NOT_FOUND and Answer.of(response).reason == "NotFound":
-            return None
+        if response.status_code == httpx.codes.NOT_FOUND:
+            answer = Answer.of(response)
+            if answer.is_status and answer.reason == "NotFound":
+                return None
         raise_for(response, what)  # a 404 without that reason: the kind is not installed, which says nothing
-        try:
-            return json.decode(response.content, type=_Identity).metadata.uid
-        except UNDECODABLE as error:
-            raise UnreachableError(f"{what}: the answer is no object") from error
+        found = identity_in(response, what)
+        if found != Identity(kind.kubernetes_kind, key.namespace, key.name, found.uid):
+            raise UnreachableError(f"{what}: the answer is another object")
+        return found.uid
 
     async def page(self, token: str) -> Item:
-        """Read one page; resourceVersion stays unset, so the list is consistent and never an old cache's."""
-        return await self._page({"limit": str(PAGE_SIZE)} | ({"continue": token} if token else {}))
+        """Read one page; resourceVersion stays unset, so the list is consistent and never an old cache's.
+
+        A list whose objects are so large that a page is too long goes on in smaller ones.
+        """
+        if not token:
+            self._page_size = PAGE_SIZE
+        while True:
+            page = await self._page({"limit": str(self._page_size)} | ({"continue": token} if token else {}))
+            if not isinstance(page, _TooLong) or self._page_size == 1:
+                return page
+            self._page_size = max(1, self._page_size // _SMALLER)
 
     async def _page(self, params: Mapping[str, str]) -> Item:
         try:
             response = await self._clients.control.get(self._path, params={**self._selected, **params})
         except httpx.ReadTimeout:
             return Silent()
-        except (httpx.RequestError, TransientError) as error:  # also an encoding that is none
-            return _lost(error)
+        except AnswerTooLongError as error:
+            return _TooLong(str(error))
+        except (*NO_ANSWER, TransientError) as error:  # also an encoding that is none
+            return _unanswered(error)
         return _answer_trouble(response) or self._reader.page(response.content)
 
     def initial(self) -> AsyncGenerator[list[Item], None]:
@@ -132,8 +143,8 @@ class WatchApi:
             yield [Closed(time.monotonic() - began)]
         except httpx.ReadTimeout:
             yield [Silent()]
-        except (httpx.RequestError, TransientError) as error:  # also an encoding that is none
-            yield [_lost(error)]
+        except (*NO_ANSWER, TransientError) as error:  # also an encoding that is none
+            yield [_unanswered(error)]
 
     async def _batches(self, response: httpx.Response) -> AsyncGenerator[list[Item], None]:
         splitter = LineSplitter()
@@ -154,5 +165,7 @@ def _answer_trouble(response: httpx.Response) -> Refused | Malformed | None:
     return None
 
 
-def _lost(error: Exception) -> Lost:
-    return Lost(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".rstrip(": "))
+def _unanswered(error: Exception) -> Lost | Malformed:
+    """Return what an error of the way says: an answer that cannot be read is one, and the next may be like it."""
+    said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".rstrip(": ")
+    return Malformed(said) if isinstance(error, httpx.DecodingError) else Lost(said)

@@ -8,16 +8,18 @@ chosen is listed completely.
 import asyncio
 import contextlib
 import logging
+import random
 from collections.abc import Callable
-from typing import Final
+from typing import Annotated, Final, Literal
 from urllib.parse import quote
 
 import httpx
 import msgspec
 
 from producer.passes import Scope
+from producer.watch import RETRY_AFTER_MAX_S, backoff_s
 from shared.decoding import UNDECODABLE
-from shared.errors import ConflictError, IsvcSyncError, UnreachableError
+from shared.errors import IsvcSyncError, TransientError, UnreachableError
 from shared.kubernetes_errors import Answer, raise_for, translated
 
 logger = logging.getLogger(__name__)
@@ -31,17 +33,23 @@ _METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8
 
 
 class _Metadata(msgspec.Struct):
-    name: str = ""
-    token: str = msgspec.field(default="", name="continue")
+    name: Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class _Namespace(msgspec.Struct):
     metadata: _Metadata
 
 
+class _ListMeta(msgspec.Struct):
+    token: str = msgspec.field(default="", name="continue")
+
+
 class _Page(msgspec.Struct):
-    metadata: _Metadata
-    items: tuple[_Namespace, ...] | None = None
+    """A page of the list. Anything else in JSON (a Status with 200, say) does not mean that there are no namespaces."""
+
+    kind: Literal["NamespaceList", "PartialObjectMetadataList"]
+    metadata: _ListMeta
+    items: tuple[_Namespace, ...] | None  # an empty list of a Go server may be null
 
 
 class ChosenNamespaces:
@@ -74,17 +82,23 @@ class ChosenNamespaces:
 
     async def run(self) -> None:
         """Keep the names true until cancelled. What cannot be listed stays as it was."""
+        failures = 0
         while True:
             try:
                 names = await _listed(self._http, self._selector)
             except IsvcSyncError as error:
-                if str(error) != self._trouble:
-                    logger.warning("the chosen namespaces cannot be listed", extra={"error": str(error)})
-                self._trouble = str(error)
+                failures += 1
+                self._note(error)
+                await _back_off(failures, error)
             else:
-                self._trouble = ""
+                failures, self._trouble = 0, ""
                 self._take(names)
-            await self._pause()
+                await self._pause()
+
+    def _note(self, error: IsvcSyncError) -> None:
+        if str(error) != self._trouble:  # said once
+            logger.warning("the chosen namespaces cannot be listed", extra={"error": str(error)})
+        self._trouble = str(error)
 
     def _take(self, names: frozenset[str]) -> None:
         if self._known.is_set() and names == self._names:
@@ -114,24 +128,26 @@ async def namespace_exists(http: httpx.AsyncClient, name: str) -> bool:
         response = await http.get(f"{_PATH}/{quote(name, safe='')}")
     if response.status_code == httpx.codes.FORBIDDEN:
         return True
-    if response.status_code == httpx.codes.NOT_FOUND and Answer.of(response).reason == "NotFound":
-        return False
+    if response.status_code == httpx.codes.NOT_FOUND:
+        answer = Answer.of(response)
+        if answer.is_status and answer.reason == "NotFound":
+            return False
     raise_for(response, what)  # another 404 is a proxy's, which says nothing
     return True
 
 
+async def _back_off(failures: int, error: IsvcSyncError) -> None:
+    """Pause as a watch does, and at least for as long as the server asks for."""
+    asked_s = (error.retry_after_s or 0.0) if isinstance(error, TransientError) else 0.0
+    chance = random.random()  # noqa: S311 - spreads load, no secret
+    await asyncio.sleep(max(backoff_s(failures, chance), min(asked_s, RETRY_AFTER_MAX_S)))
+
+
 async def _listed(http: httpx.AsyncClient, selector: str) -> frozenset[str]:
-    """Return the names of all namespaces with these labels. Raises IsvcSyncError."""
+    """Return the names of all namespaces with these labels: from all pages, or from none. Raises IsvcSyncError."""
     what = f"listing the namespaces of NAMESPACE_SELECTOR ({selector})"
-    while True:
-        try:
-            return await _all_pages(http, selector, what)
-        except ConflictError:  # 410: the list has changed under its pages
-            logger.debug("the list of namespaces expired between two pages")
-
-
-async def _all_pages(http: httpx.AsyncClient, selector: str, what: str) -> frozenset[str]:
     names: set[str] = set()
+    followed: set[str] = set()
     token = ""
     while True:
         params = {"labelSelector": selector, "limit": str(_PAGE_SIZE)} | ({"continue": token} if token else {})
@@ -141,8 +157,11 @@ async def _all_pages(http: httpx.AsyncClient, selector: str, what: str) -> froze
         try:
             page = msgspec.json.decode(response.content, type=_Page)
         except UNDECODABLE as error:
-            raise UnreachableError(f"{what}: the answer is no list") from error
+            raise UnreachableError(f"{what}: the answer is no list of namespaces") from error
         names.update(each.metadata.name for each in page.items or ())
         token = page.metadata.token
         if not token:
             return frozenset(names)
+        if token in followed:
+            raise UnreachableError(f"{what}: a continue token came twice")
+        followed.add(token)

@@ -28,6 +28,9 @@ INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 _MODEL_LABEL: Final = "registered-model-id"
 _MESSAGE_CHARS: Final = 300
 _NAME_CHARS: Final = 317  # the longest possible <namespace>/<name>: 63 + 1 + 253
+# No API server has more. A subject or headers of many thousand bytes would end the connection to the broker, for good.
+_BYTES_MAX: Final = {"name": 253, "namespace": 63, "uid": 2048, "resourceVersion": 2048}
+_SHORT_CHARS: Final = 80
 
 
 class Reader(msgspec.Struct, frozen=True):
@@ -81,6 +84,8 @@ class Reader(msgspec.Struct, frozen=True):
         except BadEventError as error:
             return Unidentified(_name_of(raw), str(error)[:_MESSAGE_CHARS])
         metadata = reduced["metadata"]
+        if too_long := _too_long(metadata):
+            return Unidentified(_name_of(raw)[:_SHORT_CHARS], too_long)
         return Observed(
             key=ObjectKey(self.kind, metadata["namespace"], metadata["name"]),
             uid=metadata["uid"],
@@ -201,7 +206,16 @@ def _is_version(text: str) -> bool:
         compare_resource_versions(text, text)
     except BadEventError:
         return False
-    return True
+    return len(text) <= _BYTES_MAX["resourceVersion"]
+
+
+def _too_long(metadata: Mapping[str, str]) -> str:
+    """Return what of an object's identity is longer than it can be; empty when nothing is."""
+    for field, bytes_max in _BYTES_MAX.items():
+        size = len(metadata[field].encode())
+        if size > bytes_max:
+            return f"its metadata.{field} has {size} bytes, more than the {bytes_max} that there can be"
+    return ""
 
 
 def _name_of(raw: Any) -> str:

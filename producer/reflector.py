@@ -14,7 +14,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final, Protocol, assert_never, get_args
 
-from producer.items import Item, Observed, Resync, Waited, Watched
+from producer.hearing import bounded
+from producer.items import Bookmark, Gone, Item, Observed, Page, Resync, Seen, Waited, Watched
 from producer.kube import WatchApi
 from producer.states import (
     QUIET,
@@ -39,6 +40,7 @@ from producer.watch import backoff_s, start, step
 logger = logging.getLogger(__name__)
 
 FRESH_S: Final = 150.0  # bookmarks come every minute: when two are missing, the watch is not believed
+_HELD_S: Final = 0.2  # a store that takes longer for a batch has no room
 
 
 class Store(Protocol):
@@ -93,6 +95,7 @@ class Reflector:
         self._interruptible = False  # whether the source may be cut off: after a pause or a settling, something follows
         self._wanted: Resync | None = None
         self._state: State | None = None
+        self._free_since = 0.0  # since when nothing but the server was waited for
         # for readiness, which is read from another thread: plain values
         self._synced = False
         self._connected = False
@@ -145,8 +148,14 @@ class Reflector:
         silent_s = time.monotonic() - self._heard_at
         return f"the watch has been silent for {silent_s:.0f} s" if silent_s > FRESH_S else None
 
+    def listening_s(self) -> float:
+        """Return for how long nothing but the server has kept an open watch from going on."""
+        if not self.follows or self._reading is None:
+            return 0.0  # not open, or the store has no room
+        return asyncio.get_running_loop().time() - self._free_since
+
     def age_s(self) -> float | None:
-        """Return the seconds since the watch last said something. May be called from another thread."""
+        """Return the seconds since the watch last brought an event or a bookmark. May be called from another thread."""
         return time.monotonic() - self._heard_at if self._synced else None
 
     def _because(self) -> str:
@@ -155,14 +164,21 @@ class Reflector:
     async def _follow(self, request: Request) -> tuple[Effect, ...]:
         """Step through the items of one source until another one is asked for."""
         self._interruptible = not isinstance(request, Settle | Wait)
+        now = asyncio.get_running_loop().time
         async with aclosing(self._source(request)) as source:
             while True:
-                for item in await self._next(source):
+                batch = await self._next(source)
+                if not isinstance(request, OpenInitial | OpenWatch):
+                    self._free_since = now()
+                began = now()
+                for item in batch:
                     assert self._state is not None, "not started"
                     self._state, effects = step(self._state, item)
                     if effects and isinstance(effects[-1], get_args(Request)):
                         return effects  # the rest of the batch belongs to a source that is given up
                     await self._perform(effects)
+                if now() - began > _HELD_S:
+                    self._free_since = now()
 
     async def _next(self, source: AsyncGenerator[list[Item], None]) -> list[Item]:
         """Return the next batch, or the wish for a new pass."""
@@ -186,7 +202,8 @@ class Reflector:
                 yield [await self._store.settled()]
             case GetPage(token):
                 page = await self._api.page(token)
-                self._heard()
+                if isinstance(page, Page):
+                    self._heard()
                 yield [page]
             case OpenInitial():
                 async for batch in self._stream(self._api.initial()):
@@ -202,12 +219,13 @@ class Reflector:
                 assert_never(request)
 
     async def _stream(self, stream: AsyncGenerator[list[Item], None]) -> AsyncGenerator[list[Item], None]:
-        """Pass a stream on, noting that it is open while it is."""
-        async with aclosing(stream):
+        """Pass a stream on, noting that it is open while it is, and when it said something."""
+        async with aclosing(bounded(stream)) as batches:
             try:
-                async for batch in stream:
-                    self._heard()
-                    if not batch:  # the server has accepted the request
+                async for batch in batches:
+                    if any(isinstance(item, Seen | Gone | Bookmark) for item in batch):
+                        self._heard()
+                    if not batch and not self._connected:  # the server has accepted the request
                         self._trouble = None
                         self._set_connected(connected=True)
                     yield batch

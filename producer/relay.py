@@ -30,7 +30,7 @@ from producer.outbox import Outbox
 from producer.passes import Epoch, Outcome, Scope, Verified
 from producer.reflector import Reflector
 from producer.selection import Selection
-from producer.states import HELD
+from producer.states import HELD, SENTENCES
 from shared.errors import PermanentError, TransientError
 from shared.objects import ObjectKey
 
@@ -82,17 +82,31 @@ class Relay:
         """Look whether the watch has missed anything; if so, say it and list. Does not disturb the watch (R41)."""
         if not self.reflector.follows:
             return
-        began_at = self._checkpoint.seen
-        missed = await run_audit(self._api.page, self.inventory, self._reached, self._confirmed_gone, began_at)
+        missed = await run_audit(self._api.page, self.inventory, self, self._confirmed_gone)
         if missed is not None and missed.restored:
             self.reflector.resync("a list is older than the watch; was etcd restored?", probe=True)
         elif missed:
             self._accuse(missed)
-            self.reflector.resync("the watch has missed changes", probe=True)
+            self.reflector.resync("the watch is stuck" if missed.stuck else "the watch has missed changes", probe=True)
         elif self.inventory.left_scope:
             self.reflector.resync("are the objects that left the selection still there?", probe=True)
         elif self.reflector.pages_only:
             self.reflector.resync("is WatchList supported now?", probe=True)
+
+    @property
+    def position(self) -> str:
+        """Up to where the inventory has been told everything."""
+        return self._checkpoint.seen
+
+    async def reached(self, version: str) -> None:
+        """Wait until the watch has come to `version`."""
+        while older(self._checkpoint.seen, version):
+            self._moved.clear()
+            await self._moved.wait()
+
+    def listening_s(self) -> float:
+        """Return for how long nothing but the server has kept the watch from going on."""
+        return self.reflector.listening_s()
 
     @property
     def scope(self) -> Scope:
@@ -179,6 +193,11 @@ class Relay:
         return False
 
     def _accuse(self, missed: Missed) -> None:
+        if missed.stuck:
+            self._world.metrics.trouble(self._api.watched, "stuck")
+            logger.warning(SENTENCES["stuck"], extra={**self._fields(), "position": self.position})
+        if not any(missed.counts.values()):
+            return
         for what, count in missed.counts.items():
             self._world.metrics.missed(self.kind, what, count)
         fields = {**self._fields(), "missed": missed.counts, "objects": list(map(str, missed.samples))}
@@ -231,13 +250,6 @@ class Relay:
         if self._after_pass is not None:
             self._after_pass.cancel()
             self._after_pass = None
-
-    async def _reached(self, version: str) -> bool:
-        """Wait until the watch has come to `version`."""
-        while older(self._checkpoint.seen, version):
-            self._moved.clear()
-            await self._moved.wait()
-        return True
 
     async def _confirmed_gone(self, suspects: Mapping[ObjectKey, Entry]) -> Iterable[ObjectKey]:
         uids = {key: entry.uid for key, entry in suspects.items()}

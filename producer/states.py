@@ -12,12 +12,13 @@ class Memory(msgspec.Struct, frozen=True):
 
     `failures` in a row set the length of the pause. `stuck_at` is the position at which the stream last became
     unusable: when that happens twice at the same position, the position is given up. `watch_list` says whether the
-    server can stream its initial state.
+    server can stream its initial state; `cut` counts the initial streams in a row that did not come to their end.
     """
 
     watch_list: bool = True
     failures: int = 0
     stuck_at: str = ""
+    cut: int = 0
 
 
 class Expired(msgspec.Struct, frozen=True):
@@ -27,26 +28,39 @@ class Expired(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """Reading a list page by page; `version` is the list's resourceVersion, which all pages must share."""
+    """Reading a list page by page; `version` is the list's resourceVersion, which all pages must share.
+
+    `tokens` are those that were followed: one that comes again leads in a circle.
+    """
 
     memory: Memory
     version: str = ""
     doubtful: int = 0
+    tokens: frozenset[str] = frozenset()
 
 
 class InitialStream(msgspec.Struct, frozen=True):
-    """Reading the initial state from a watch that goes on as the live one."""
+    """Reading the initial state from a watch that goes on as the live one.
+
+    `bookmarks` counts those since the last object: with too many of them, it will not come to its end.
+    """
 
     memory: Memory
     doubtful: int = 0
+    bookmarks: int = 0
 
 
 class Watching(msgspec.Struct, frozen=True):
-    """Following the changes after `position`; `events` counts what moved it in the present stream."""
+    """Following the changes after `position`; `events` counts what moved it in the present stream.
+
+    `told` is the version of the last event in the present stream: behind `position` as long as it repeats, but never
+    behind itself.
+    """
 
     memory: Memory
     position: str
     events: int = 0
+    told: str = ""
 
 
 class BackingOff(msgspec.Struct, frozen=True):
@@ -142,4 +156,5 @@ SENTENCES: Final = {
     "refused": "the API server refuses the request; are OBJECT_SELECTOR and NAMESPACES right?",
     "restored": "the API server is behind the watch; was etcd restored? Listing again",
     "resync": "listing again",
+    "stuck": "the watch does not come to what a list shows, although it is open; listing again",
 }

@@ -64,7 +64,9 @@ BACKOFF_BASE_S: Final = 1.0  # the mean first pause is half of it
 BACKOFF_MAX_S: Final = 30.0  # as client-go
 RETRY_AFTER_MAX_S: Final = 300.0  # what a server may ask for; a proxy's page may say a day
 SHORT_WATCH_S: Final = 1.0  # a watch that ends sooner, without an event, is a failure
-_WHILE_LISTING: Final = "(pass)"  # stands for the position while there is none
+CUTS_MAX: Final = 2  # initial streams that are tried before pages are: making progress is better
+BOOKMARKS_MAX: Final = 3  # without an object between them, in an initial stream: they come once a minute
+_PAGES_TOO: Final = frozenset({401, 403, 404, 429})  # answers that a list in pages would get, too
 
 
 def start() -> Step:
@@ -109,9 +111,9 @@ def backoff_s(failures: int, chance: float) -> float:
 
 
 def _begin(memory: Memory) -> Step:
-    if memory.watch_list:
+    if memory.watch_list and memory.cut < CUTS_MAX:
         return InitialStream(memory), (BeginPass(), OpenInitial())
-    return Listing(memory), (BeginPass(), GetPage(""))
+    return Listing(_unstuck(memory)), (BeginPass(), GetPage(""))
 
 
 def _listing(state: Listing, item: Item) -> Step:
@@ -119,10 +121,12 @@ def _listing(state: Listing, item: Item) -> Step:
         case Page(items, version, token):
             if state.version not in {"", version}:
                 return _restart(state.memory, Trouble("inconsistent", "pages of one list differ in resourceVersion"))
+            if token in state.tokens:
+                return _restart(state.memory, Trouble("inconsistent", "a continue token of a list came twice"))
             effects = tuple(_in_pass(found) for found in items)
             doubtful = state.doubtful + sum(isinstance(found, Unidentified) for found in items)
             if token:
-                return Listing(state.memory, version, doubtful), (*effects, GetPage(token))
+                return Listing(state.memory, version, doubtful, state.tokens | {token}), (*effects, GetPage(token))
             watching = Watching(state.memory, version)
             return watching, (*effects, EndPass(version, doubtful), OpenWatch(version))
         case Refused():
@@ -145,28 +149,34 @@ def _initial(state: InitialStream, item: Item) -> Step:  # noqa: C901, PLR0911 -
     memory = state.memory
     match item:
         case Seen(found):
-            return state, (Observe(found, live=False),)
+            return InitialStream(memory, state.doubtful), (Observe(found, live=False),)
         case Gone(found):
-            return state, (Remove(found),)
+            return InitialStream(memory, state.doubtful), (Remove(found),)
         case Unidentified():
             return InitialStream(memory, state.doubtful + 1), (_passed_over(item),)
         case Bookmark(version, True):
-            return Watching(_unstuck(memory), version), (EndPass(version, state.doubtful),)
+            return Watching(_unstuck(memory), version, told=version), (EndPass(version, state.doubtful),)
+        case Bookmark() if state.bookmarks + 1 < BOOKMARKS_MAX:
+            return InitialStream(memory, state.doubtful, state.bookmarks + 1), ()  # objects may still come
         case Bookmark():
-            return state, ()  # says nothing about objects still to come
+            return _unreadable(memory, Trouble("malformed", "an initial state that does not come to its end"))
         case Refused() if _cannot_stream(item):
             return _without_watch_list(memory, _trouble(item))
-        case Refused():
-            return _refused(state, item)
+        case Refused(code):
+            return _refused(state if code in _PAGES_TOO else InitialStream(_cut(memory)), item)
         case Lost():
-            return _restart(memory, _trouble(item))
-        case Silent() | Malformed() | Closed() if memory.stuck_at == _WHILE_LISTING:
-            # A proxy that buffers, or a server that takes the request for an ordinary watch.
-            return _without_watch_list(_unstuck(memory), _trouble(item))
+            return _restart(_cut(memory), _trouble(item))
         case Silent() | Malformed() | Closed():
-            return _restart(msgspec.structs.replace(memory, stuck_at=_WHILE_LISTING), _trouble(item))
+            return _unreadable(memory, _trouble(item))
         case _:
             raise AssertionError(f"{type(item).__name__} cannot come in an initial stream")
+
+
+def _unreadable(memory: Memory, trouble: Trouble) -> Step:
+    """Try once more: a proxy that buffers, or a server that takes the request for an ordinary watch, stays so."""
+    if memory.cut + 1 >= CUTS_MAX:
+        return _without_watch_list(memory, trouble)
+    return _restart(_cut(memory), trouble)
 
 
 def _cannot_stream(item: Refused) -> bool:
@@ -175,12 +185,15 @@ def _cannot_stream(item: Refused) -> bool:
 
 
 def _without_watch_list(memory: Memory, trouble: Trouble) -> Step:
-    memory = msgspec.structs.replace(memory, watch_list=False)
+    memory = msgspec.structs.replace(_unstuck(memory), watch_list=False)
     return Listing(memory), (trouble, BeginPass(), GetPage(""))
 
 
-def _watching(state: Watching, item: Item) -> Step:  # noqa: PLR0911 - a table, one row per case
+def _watching(state: Watching, item: Item) -> Step:  # noqa: C901, PLR0911 - a table, one row per case
     match item:
+        case Seen(found) | Gone(found) if _disordered(state, found.resource_version):
+            # Events of one watch come in order: what follows this one cannot be believed, and what was before neither.
+            return _relist(state.memory, Trouble("restored", "an event is older than the one before it"))
         case Seen(found):
             return _event(state, found.resource_version, Observe(found, live=True))
         case Gone(found):
@@ -209,8 +222,12 @@ def _watching(state: Watching, item: Item) -> Step:  # noqa: PLR0911 - a table, 
 def _event(state: Watching, version: str, effect: Effect) -> Step:
     """Follow an event. What the server repeats, because the checkpoint is behind, is neither news nor progress."""
     if compare_resource_versions(version, state.position) <= 0:
-        return state, ()
-    return Watching(_healthy(state.memory), version, state.events + 1), (effect,)
+        return Watching(state.memory, state.position, state.events, version), ()
+    return Watching(_healthy(state.memory), version, state.events + 1, version), (effect,)
+
+
+def _disordered(state: Watching, version: str) -> bool:
+    return bool(state.told) and compare_resource_versions(version, state.told) < 0
 
 
 def _reopened(state: Watching) -> Step:
@@ -280,8 +297,12 @@ def _probing(memory: Memory, *, probe: bool) -> Memory:
     return msgspec.structs.replace(memory, watch_list=True) if probe else memory
 
 
+def _cut(memory: Memory) -> Memory:
+    return msgspec.structs.replace(memory, cut=memory.cut + 1)
+
+
 def _unstuck(memory: Memory) -> Memory:
-    return msgspec.structs.replace(memory, stuck_at="") if memory.stuck_at else memory
+    return msgspec.structs.replace(memory, stuck_at="", cut=0)
 
 
 def _trouble(item: Refused | Closed | Lost | Silent | Malformed | Unidentified) -> Trouble:

@@ -10,7 +10,6 @@ once a minute, and sends a rotated one too late.
 import asyncio
 import logging
 import os
-import socket
 import ssl
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -26,9 +25,10 @@ from msgspec import Meta, Struct
 from yaml import YAMLError
 
 from shared.errors import RefusedToStartError, SettingsError, UnauthorizedError
-from shared.kubernetes_errors import raise_for, translated
+from shared.kubernetes_errors import identity_in, raise_for, translated
 from shared.logs import redact
 from shared.tokens import TokenAuth, TokenFile, TokenSource
+from shared.transport import ENCODING, CautiousTransport, connections
 
 logger = logging.getLogger(__name__)
 
@@ -42,12 +42,6 @@ _POOL_TIMEOUT_S = 10.0
 # early enough to go on without a new list.
 _WATCH_READ_TIMEOUT_S = 70.0
 _CONTROL_READ_TIMEOUT_S = 30.0
-_KEEPALIVE = [
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),  # as Go's clients do
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4),
-]
 
 
 class ClusterSettings(Struct, frozen=True, kw_only=True):
@@ -177,16 +171,14 @@ def client(config: ClusterConfig, *, use: Literal["watch", "control"], role: str
     return httpx.AsyncClient(
         base_url=config.host,
         auth=TokenAuth(config.tokens),
-        transport=httpx.AsyncHTTPTransport(
-            verify=config.tls or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),  # none for plain http: loads no CA bundle
-            trust_env=False,
-            proxy=config.proxy,
-            socket_options=_KEEPALIVE,
-            limits=httpx.Limits(max_connections=20, max_keepalive_connections=10, keepalive_expiry=30),
-        ),
+        transport=CautiousTransport(connections(config.tls, config.proxy), endless=use == "watch"),
         timeout=httpx.Timeout(read_s, connect=_CONNECT_TIMEOUT_S, write=_WRITE_TIMEOUT_S, pool=_POOL_TIMEOUT_S),
         trust_env=False,
-        headers={"Accept": "application/json", "User-Agent": f"isvc-sync/{version('isvc-sync')} ({role})"},
+        headers={
+            "Accept": "application/json",
+            "Accept-Encoding": ENCODING if use == "control" else "identity",  # it would hold small events back
+            "User-Agent": f"isvc-sync/{version('isvc-sync')} ({role})",
+        },
         event_hooks={"request": [name_server]},
     )
 
@@ -201,7 +193,7 @@ async def cluster_id(http: httpx.AsyncClient, settings: ClusterSettings) -> str:
         response = await http.get("/api/v1/namespaces/kube-system")
     if response.status_code not in {403, 404}:
         raise_for(response, what)
-        uid = str(response.json()["metadata"]["uid"])
+        uid = identity_in(response, what).uid
         if settings.cluster_id not in {None, uid}:
             logger.warning("CLUSTER_ID is not used: kube-system can be read", extra={"cluster_id": uid})
         return uid

@@ -14,7 +14,7 @@ Texts are cut: they end up in logs and events.
 import contextlib
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import httpx
 import msgspec
@@ -29,6 +29,7 @@ from shared.errors import (
     UnauthorizedError,
     UnreachableError,
 )
+from shared.transport import NO_ANSWER
 
 _MESSAGE_CHARS = 300
 # The API server's own words, see k8s.io/apiserver pkg/endpoints/handlers/responsewriters/errors.go
@@ -59,10 +60,33 @@ class Answer(msgspec.Struct, frozen=True):
             status=response.status_code,
             is_status=is_status,
             reason=str(body.get("reason") or ""),
-            message=_one_line(str(body.get("message") or "") if is_status else response.text),
+            # Always as UTF-8: a gateway may name a charset that Python has, and that is none (base64, undefined).
+            message=_one_line(
+                str(body.get("message") or "") if is_status else response.content.decode(errors="replace")
+            ),
             causes=tuple(str(each.get("reason")) for each in _list(causes) if isinstance(each, dict)),
             retry_after_s=_retry_after_s(response.headers, details),
         )
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who an object is. Only its uid is sure to be there."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+class _Metadata(msgspec.Struct):
+    uid: Annotated[str, msgspec.Meta(min_length=1)]
+    name: str = ""
+    namespace: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+    kind: str = ""
 
 
 def error_of(answer: Answer, what: str) -> IsvcSyncError:
@@ -101,12 +125,22 @@ def raise_for(response: httpx.Response, what: str) -> None:
         raise UnreachableError(f"{what}: the answer is {content_type or 'of no type'}, not JSON: is it a proxy's?")
 
 
+def identity_in(response: httpx.Response, what: str) -> Identity:
+    """Return whose object a success holds. Raises UnreachableError when it holds none: a Status, or half of one."""
+    try:
+        found = msgspec.json.decode(response.content, type=_Object)
+    except UNDECODABLE as error:
+        raise UnreachableError(f"{what}: the answer is no object") from error
+    metadata = found.metadata
+    return Identity(found.kind, metadata.namespace, metadata.name, metadata.uid)
+
+
 @contextlib.contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Turn what httpx raises when no answer comes into UnreachableError."""
+    """Turn what httpx raises when no answer comes, or none that it can take, into UnreachableError."""
     try:
         yield
-    except httpx.RequestError as error:
+    except NO_ANSWER as error:
         reason = _one_line(str(error)) or type(error).__name__
         raise UnreachableError(f"{what}: no answer ({reason})") from error
 

@@ -11,7 +11,7 @@ from tests.integration.cluster_config.api_servers import get
 # --- proxies, sockets -----------------------------------------------------------------------------------------------
 
 
-async def test_proxies_of_the_environment_are_not_used(api, kubeconfig, monkeypatch):
+async def test_R24_proxies_of_the_environment_are_not_used(api, kubeconfig, monkeypatch):
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     kubeconfig.write(api.url, {"token": "abc"})
@@ -21,7 +21,7 @@ async def test_proxies_of_the_environment_are_not_used(api, kubeconfig, monkeypa
 
 
 @pytest.mark.parametrize("by", ["setting", "kubeconfig"])
-async def test_a_proxy_is_used_when_it_is_configured(api, kubeconfig, by):
+async def test_R24_a_proxy_is_used_when_it_is_configured(api, kubeconfig, by):
     url = "http://kubernetes.invalid:8080"
     if by == "setting":
         kubeconfig.write(url, {"token": "abc"})
@@ -40,7 +40,7 @@ def test_a_server_name_through_a_proxy_is_refused_for_it_would_be_ignored(kubeco
         load_cluster(kubeconfig.settings(), {})
 
 
-async def test_connections_have_tcp_keepalive(api, kubeconfig):
+async def test_R23_connections_have_tcp_keepalive(api, kubeconfig):
     kubeconfig.write(api.url, {"token": "abc"})
     async with kubeconfig.client() as http, http.stream("GET", "/version") as response:
         connection = response.extensions["network_stream"].get_extra_info("socket")
@@ -48,7 +48,7 @@ async def test_connections_have_tcp_keepalive(api, kubeconfig):
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
 
 
-async def test_a_watch_may_be_silent_longer_than_a_call(api, kubeconfig):
+async def test_R10_R23_a_watch_may_be_silent_longer_than_a_call(api, kubeconfig):
     kubeconfig.write(api.url)
     config = load_cluster(kubeconfig.settings(), {})
     async with client(config, use="watch", role="t") as watch, client(config, use="control", role="t") as control:
@@ -142,6 +142,18 @@ async def test_without_either_the_start_is_refused_with_the_way_out(api, kubecon
     async with kubeconfig.client() as http:
         with pytest.raises(RefusedToStartError, match="set CLUSTER_ID"):
             await cluster_id(http, ClusterSettings())
+
+
+NO_NAMESPACES = [{}, [], {"metadata": None}, {"metadata": {}}, *({"metadata": {"uid": uid}} for uid in (None, "", 7))]
+
+
+@pytest.mark.parametrize("body", NO_NAMESPACES, ids=str)
+async def test_an_answer_without_a_uid_is_no_identity_and_asked_for_again(api, kubeconfig, body):
+    kubeconfig.write(api.url)
+    api.answer = (200, body)
+    async with kubeconfig.client() as http:
+        with pytest.raises(UnreachableError, match=r"reading the namespace kube-system .*: the answer is no object"):
+            await cluster_id(http, ClusterSettings(cluster_id="mine"))
 
 
 async def test_an_api_server_in_trouble_is_no_reason_to_use_the_setting(api, kubeconfig):

@@ -11,6 +11,8 @@ import pytest
 
 from producer.items import Bookmark, Closed, Lost, Malformed, Page, Refused, Seen, Silent
 from producer.kube import Clients, WatchApi
+from shared.errors import UnreachableError
+from shared.objects import Kind, ObjectKey
 from tests.eventually import eventually
 from tests.unit.producer.observed import READER, line, raw
 
@@ -246,3 +248,17 @@ async def test_R21_R22_a_stream_that_is_left_is_closed_at_once():
         assert script.open == 1
         await source.aclose()
         await eventually(lambda: script.open == 0)
+
+
+LOCATIONS = ["http:login", "mailto:admin@example.org", "http://xn--a/"]
+
+
+@pytest.mark.parametrize("location", LOCATIONS)
+async def test_R20_a_redirect_to_what_is_no_address_is_no_answer(location):
+    script = Script()
+    script.parts = [answer("302 Found", f"Location: {location}")]
+    async with api_for(script) as api:
+        assert [kinds(batch) async for batch in api.initial()] == [[Lost]]
+        assert isinstance(await api.page(""), Lost)
+        with pytest.raises(UnreachableError):
+            await api.uid_of(ObjectKey(Kind.ISVC, "ns", "a"))

@@ -77,7 +77,7 @@ def touch(world, name, value):
     world.cluster.patch("InferenceService", ("ns", name), {"metadata": {"labels": {VERSION: str(value)}}})
 
 
-async def test_R37_one_leads_and_the_other_is_ready_and_publishes_nothing(world, racers):
+async def test_R37_R42_one_leads_and_the_other_is_ready_and_publishes_nothing(world, racers):
     world.cluster.create(isvc("m"))
     await race(world, racers)
     a, b = racers

@@ -10,6 +10,7 @@ from producer.reading import Reader
 from shared.broker import Broker
 from shared.events import decode
 from shared.holds import HoldClient, Outcome
+from shared.objects import Kind
 from shared.subjects import Subjects
 from shared.telemetry import Telemetry, TelemetrySettings
 from tests.integration.producer.worlds import eventually, isvc, running, told
@@ -126,6 +127,37 @@ async def test_R41_what_the_watch_has_missed_is_found_counted_and_published(worl
         text = telemetry.scrape()[1].decode()
         assert 'isvc_sync_watch_missed_total{kind="isvc",type="created"} 1.0' in text
         assert "ns/unheard" in str([record.__dict__.get("objects") for record in caplog.records])
+
+
+async def test_R41_a_watch_that_stands_still_is_stuck_and_what_it_has_missed_is_published(world, caplog, monkeypatch):
+    read, stands = Reader.line, {}
+    monkeypatch.setattr("producer.audit.REACH_S", 3.0)
+
+    def deaf(reader, line):
+        """From the first event on hear only bookmarks that stand still, until somebody says so."""
+        item = read(reader, line)
+        if reader.kind is not Kind.ISVC or "does not come to" in caplog.text:
+            return item
+        if isinstance(item, Seen) or "at" in stands:
+            return Bookmark(stands.setdefault("at", stands["heard"]))
+        stands["heard"] = item.resource_version
+        return item
+
+    monkeypatch.setattr(Reader, "line", deaf)
+    world.settings = msgspec.structs.replace(world.settings, audit_interval_s=1)
+    telemetry = Telemetry(TelemetrySettings(), role="producer")
+    monkeypatch.setattr("tests.integration.producer.worlds.Telemetry", lambda *_, **__: telemetry)
+    async with world.producing():
+        await eventually(lambda: "heard" in stands, within_s=PATIENT_S)
+        world.cluster.create(isvc("unheard"))
+        await eventually(lambda: "does not come to" in caplog.text, within_s=PATIENT_S)
+        await eventually(lambda: _said_is(world, "unheard", ["created"]), within_s=PATIENT_S)
+        text = telemetry.scrape()[1].decode()
+        assert 'isvc_sync_watch_restarts_total{kind="isvc",reason="stuck"} 1.0' in text
+        assert 'isvc_sync_watch_missed_total{kind="isvc",type="created"} 1.0' in text
+        assert 'isvc_sync_relist_synthetic_events_total{kind="isvc",type="created"} 1.0' in text
+        said = [record.levelname for record in caplog.records if "does not come to" in record.getMessage()]
+        assert said == ["WARNING"]
 
 
 async def test_old_deletes_leave_the_stream_when_consumers_have_taken_them(world):

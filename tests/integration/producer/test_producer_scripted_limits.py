@@ -99,9 +99,10 @@ async def test_R35_relists_leave_nothing_behind(stage, cluster):
 
 async def test_R42_a_watch_that_says_nothing_for_too_long_is_not_ready_and_alive(stage, cluster, caplog, monkeypatch):
     caplog.set_level("INFO")
-    monkeypatch.setattr(reflector, "FRESH_S", 0.2)
+    monkeypatch.setattr(reflector, "FRESH_S", 1.0)
     unready = asyncio.Event()
-    stage.server.script.append(initial(cluster.version, cluster.initial(), unready, b"\n", end=CHATTER))
+    # The empty lines of the end are no sign of life; the bookmark is one, for so long.
+    stage.server.script.append(initial(cluster.version, cluster.initial(), unready, cluster.bookmark(), end=CHATTER))
     async with stage.producing(), httpx.AsyncClient() as http:
         await stage.settled(4)
         port = next(record.health_port for record in caplog.records if hasattr(record, "health_port"))
@@ -120,4 +121,5 @@ async def test_R42_a_watch_that_says_nothing_for_too_long_is_not_ready_and_alive
             return (await http.get(f"http://127.0.0.1:{port}/readyz")).status_code == 200
 
         await eventually(ready)
+        await eventually(silent)
     await stage.check()

@@ -23,11 +23,14 @@ def nothing():
 class Around:
     """One audit: the pages that the server answers, and what the watch brings meanwhile."""
 
-    def __init__(self, made, *pages, before_page=nothing, before_reaching=nothing):
+    def __init__(self, made, *pages, before_page=nothing, before_reaching=nothing, position=""):
         self.made = made
         self.pages = [self._page(number, len(pages), page) for number, page in enumerate(pages, 1)]
         self.before_page = before_page
         self.before_reaching = before_reaching
+        self.position = position
+        self.stands = False
+        self.free_s = 10_000.0  # for so long, nothing but the server was waited for
         self.tokens = []
         self.waited_for = []
 
@@ -46,10 +49,14 @@ class Around:
     async def reached(self, version):
         self.waited_for.append(version)
         self.before_reaching()
-        return True
+        if self.stands:
+            await asyncio.Event().wait()
 
-    async def run(self, confirm=None, began_at=""):
-        return await run_audit(self.page, self.made, self.reached, confirm, began_at)
+    def listening_s(self):
+        return self.free_s
+
+    async def run(self, confirm=None):
+        return await run_audit(self.page, self.made, self, confirm)
 
 
 async def audit(made, *listed, **happens):
@@ -140,24 +147,50 @@ async def test_R41_a_list_with_trouble_concludes_nothing_and_says_so(trouble, ca
     assert "without conclusion" in caplog.text
 
 
+@pytest.mark.parametrize("token", ["1", "2"])
+async def test_R41_a_list_that_goes_round_in_a_circle_concludes_nothing(token, caplog):
+    caplog.set_level(logging.INFO)
+    around = Around(inventory(known(A)), [], [], Page((), LISTED, token))
+    assert await around.run() is None
+    assert len(around.tokens) == 3
+    assert "without conclusion" in caplog.text
+
+
+def standing(made, *listed):
+    around = Around(made, list(listed))
+    around.stands = True
+    return around
+
+
 @pytest.mark.looptime
-async def test_R41_a_watch_that_does_not_get_there_concludes_nothing(looptime):
-    made = inventory(known(A))
-
-    async def never(_version):
-        await asyncio.Event().wait()
-        return True
-
-    assert await run_audit(Around(made, []).page, made, never) is None
+async def test_R41_a_watch_that_does_not_get_there_is_stuck_and_has_missed_what_it_did_not_tell(looptime):
+    missed = await standing(inventory(known(A), known(B)), CHANGED).run()
+    assert missed == Missed(0, 1, 1, (A.key, B.key), stuck=True)
     assert looptime == REACH_S
 
 
-async def test_R41_a_watch_that_ends_concludes_nothing():
-    async def ended(_version):
-        return False
+@pytest.mark.looptime
+async def test_R41_a_stuck_watch_is_told_also_when_there_was_nothing_to_miss():
+    missed = await standing(inventory(known(A)), A).run()
+    assert missed == Missed(stuck=True)
+    assert missed
 
+
+@pytest.mark.looptime
+async def test_R41_a_watch_that_was_held_up_by_others_is_not_accused(caplog):
+    caplog.set_level(logging.INFO)
+    around = standing(inventory(known(A)))
+    around.free_s = REACH_S - 0.1
+    assert await around.run() is None
+    assert "without conclusion" in caplog.text
+
+
+@pytest.mark.looptime
+async def test_R41_a_pass_while_a_stuck_watch_is_waited_for_makes_it_void():
     made = inventory(known(A))
-    assert await run_audit(Around(made, []).page, made, ended) is None
+    around = standing(made)
+    around.before_reaching = lambda: full_pass(made, A)
+    assert await around.run() is None
 
 
 @pytest.mark.parametrize("when", ["before_page", "before_reaching"])
@@ -186,13 +219,13 @@ async def test_R41_there_is_no_audit_while_a_pass_is_under_way():
 
 
 async def test_R41_a_list_older_than_the_watch_shows_a_restore_and_accuses_nobody():
-    missed = await Around(inventory(known(A)), []).run(began_at="101")
+    missed = await Around(inventory(known(A)), [], position="101").run()
     assert missed == Missed(restored=True)
     assert missed
 
 
 async def test_R41_a_list_as_old_as_the_watch_is_compared():
-    assert await Around(inventory(known(A)), []).run(began_at=LISTED) == Missed(deleted=1, samples=(A.key,))
+    assert await Around(inventory(known(A)), [], position=LISTED).run() == Missed(deleted=1, samples=(A.key,))
 
 
 async def test_R41_what_is_held_for_gone_was_not_missed():

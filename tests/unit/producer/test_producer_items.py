@@ -231,3 +231,44 @@ def test_R18_a_line_beyond_the_cap_is_malformed_and_not_collected(chunks):
 
 def test_R18_a_line_at_the_cap_passes():
     assert split([b"x" * 10 + b"\n"], bytes_max=10) == [b"x" * 10]
+
+
+TOO_LONG = [("name", 254), ("name", 5000), ("namespace", 64), ("uid", 2049), ("uid", 300_000)]
+
+
+@pytest.mark.parametrize(("field", "size"), TOO_LONG)
+def test_an_object_whose_identity_is_longer_than_there_can_be_is_unidentified_in_one_sentence(field, size):
+    given = raw()
+    given["metadata"][field] = "n" * size
+    match READER.line(line("ADDED", given)):
+        case Unidentified(name, why):
+            assert why.startswith(f"its metadata.{field} has {size} bytes, more than the ")
+            assert len(f"{name}: {why}") < 200
+        case other:
+            pytest.fail(f"{other!r}")
+
+
+def test_the_length_of_a_name_is_counted_in_bytes_since_each_takes_three_in_a_subject():
+    given = raw("\u00e9" * 127)
+    assert isinstance(READER.object(given), Unidentified)
+
+
+def test_the_longest_name_that_a_server_allows_is_seen():
+    given = raw("n" * 253)
+    given["metadata"]["namespace"] = "m" * 63
+    assert isinstance(READER.object(given), Observed)
+
+
+def test_the_other_objects_of_a_page_are_read_beside_one_with_too_long_a_name():
+    body = {"kind": "InferenceServiceList", "metadata": {"resourceVersion": "9"}, "items": [raw("n" * 5000), raw("b")]}
+    match READER.page(msgspec.json.encode(body)):
+        case Page((Unidentified(), Observed(ObjectKey(name="b")))):
+            pass
+        case other:
+            pytest.fail(f"{other!r}")
+
+
+@pytest.mark.parametrize("version", ["1" * 2049, "1" * 100_000])
+def test_a_resource_version_that_would_not_fit_into_a_message_is_none(version):
+    assert isinstance(READER.line(line("BOOKMARK", {"metadata": {"resourceVersion": version}})), Malformed)
+    assert isinstance(READER.object(raw(version=version)), Unidentified)

@@ -21,13 +21,18 @@ class Cluster:
         self.names = list(names)
         self.failing = 0
         self.expires = 0  # so many second pages are refused with 410
+        self.instead = None  # an answer that is no list of namespaces
         self.page_size = 500
         self.lists = 0
+        self.requests = 0
         self.http = httpx.AsyncClient(base_url="http://api", transport=httpx.MockTransport(self._answer))
 
     def _answer(self, request):
+        self.requests += 1
         if self.failing:
             return _status(self.failing)
+        if self.instead is not None:
+            return httpx.Response(200, json=self.instead)
         query = request.url.params
         assert query["labelSelector"] == "team=fraud"
         begin = int(query.get("continue") or 0)
@@ -114,6 +119,70 @@ async def test_all_pages_are_read_and_an_expired_list_begins_again():
     await end(running)
 
 
+@pytest.mark.parametrize("code", [409, 410, 422, 429, 503])
+@pytest.mark.parametrize("chance", [0.2, 0.5, 1.0])
+async def test_R13_whatever_a_list_of_namespaces_is_refused_with_it_backs_off_and_says_so_once(
+    code, chance, caplog, monkeypatch
+):
+    monkeypatch.setattr("random.random", lambda: chance)
+    cluster = Cluster("a")
+    cluster.failing = code
+    chosen, running = await choosing(cluster, [])
+    await asyncio.sleep(10)
+    assert 2 <= cluster.requests < 20
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert str(code) in chosen.readiness()
+    cluster.failing = 0
+    await asyncio.sleep(30)
+    assert chosen.scope() == {"a"}
+    await end(running)
+
+
+STATUS = {"kind": "Status", "metadata": {}, "status": "Failure", "code": 500}
+NO_LISTS = [
+    pytest.param({}, id="nothing"),
+    pytest.param(STATUS, id="Status"),
+    pytest.param({"metadata": {"resourceVersion": "1"}, "items": []}, id="no kind"),
+    pytest.param({"kind": "PodList", "metadata": {}, "items": []}, id="another kind"),
+    pytest.param({"kind": "NamespaceList", "metadata": {}}, id="no items"),
+    pytest.param({"kind": "NamespaceList", "metadata": {}, "items": {}}, id="items are no list"),
+    pytest.param({"kind": "NamespaceList", "metadata": {}, "items": [{"metadata": {}}]}, id="no name"),
+]
+
+
+@pytest.mark.parametrize("answer", NO_LISTS)
+async def test_R04_what_is_no_list_of_namespaces_does_not_say_that_there_are_none(answer, caplog):
+    cluster, changes = Cluster("a"), []
+    chosen, running = await choosing(cluster, changes)
+    await chosen.known()
+    cluster.instead = answer
+    await asyncio.sleep(100)
+    assert (chosen.scope(), changes) == ({"a"}, [])
+    assert "no list of namespaces" in chosen.readiness()
+    await end(running)
+
+
+@pytest.mark.parametrize("kind", ["NamespaceList", "PartialObjectMetadataList"])
+async def test_R04_an_empty_list_of_namespaces_says_that_there_are_none(kind):
+    cluster, changes = Cluster("a"), []
+    chosen, running = await choosing(cluster, changes)
+    await chosen.known()
+    cluster.instead = {"kind": kind, "metadata": {}, "items": None}
+    await asyncio.sleep(100)
+    assert changes == [set()]
+    await end(running)
+
+
+async def test_R03_a_list_of_namespaces_that_goes_round_in_a_circle_backs_off():
+    cluster = Cluster()
+    cluster.instead = {"kind": "NamespaceList", "metadata": {"continue": "same"}, "items": []}
+    chosen, running = await choosing(cluster, [])
+    await asyncio.sleep(10)
+    assert cluster.requests < 40
+    assert "twice" in chosen.readiness()
+    await end(running)
+
+
 @pytest.mark.parametrize(("code", "exists"), [(200, True), (403, True), (404, False)])
 async def test_a_namespace_that_may_not_be_asked_for_exists(code, exists):
     reasons = {200: "", 403: "Forbidden", 404: "NotFound"}
@@ -123,8 +192,9 @@ async def test_a_namespace_that_may_not_be_asked_for_exists(code, exists):
         assert await namespace_exists(http, "a") is exists
 
 
-async def test_a_404_that_is_not_from_kubernetes_says_nothing():
-    transport = httpx.MockTransport(lambda _: httpx.Response(404, text="404 page not found"))
+@pytest.mark.parametrize("body", ["404 page not found", '{"reason": "NotFound", "code": 404}'])
+async def test_a_404_that_is_not_from_kubernetes_says_nothing(body):
+    transport = httpx.MockTransport(lambda _: httpx.Response(404, text=body))
     async with httpx.AsyncClient(base_url="http://api", transport=transport) as http:
         with pytest.raises(NotFoundError):
             await namespace_exists(http, "a")

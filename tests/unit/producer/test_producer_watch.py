@@ -5,7 +5,18 @@ import random
 import pytest
 
 from producer.items import Begin, Bookmark, Closed, Gone, Lost, Malformed, Refused, Seen, Silent, Waited
-from producer.states import Advance, BackingOff, Expired, Observe, OpenWatch, Remove, Settle, Wait, Watching
+from producer.states import (
+    Advance,
+    BackingOff,
+    Expired,
+    InitialStream,
+    Observe,
+    OpenWatch,
+    Remove,
+    Settle,
+    Wait,
+    Watching,
+)
 from producer.watch import BACKOFF_MAX_S, backoff_s, step
 from tests.unit.producer.observed import observed
 from tests.unit.producer.steps import FRESH, GONE_410, LIVE, NAMELESS, QUIET, concludes, reasons, run, untroubled
@@ -13,27 +24,28 @@ from tests.unit.producer.steps import FRESH, GONE_410, LIVE, NAMELESS, QUIET, co
 
 def test_an_event_moves_the_position_and_is_observed():
     assert step(QUIET, Seen(observed(version=51))) == (
-        Watching(FRESH, "51", 1),
+        Watching(FRESH, "51", 1, "51"),
         (Observe(observed(version=51), live=True),),
     )
 
 
 def test_R25_a_deleted_event_is_a_delete_at_its_own_version():
-    assert step(QUIET, Gone(observed(version=52))) == (Watching(FRESH, "52", 1), (Remove(observed(version=52)),))
+    assert step(QUIET, Gone(observed(version=52))) == (Watching(FRESH, "52", 1, "52"), (Remove(observed(version=52)),))
 
 
 def test_R09_a_bookmark_moves_the_position_only():
-    assert step(QUIET, Bookmark("60")) == (Watching(FRESH, "60", 1), (Advance("60"),))
+    assert step(QUIET, Bookmark("60")) == (Watching(FRESH, "60", 1, "60"), (Advance("60"),))
 
 
 @pytest.mark.parametrize("item", [Seen(observed(version=50)), Gone(observed(version=49)), Bookmark("50")])
 def test_R33_what_is_repeated_because_the_checkpoint_is_behind_is_no_news(item):
-    assert step(QUIET, item) == (QUIET, ())
+    state, effects = step(QUIET, item)
+    assert (state.position, state.events, effects) == ("50", 0, ())
 
 
 def test_versions_are_compared_as_numbers():
     state, _ = step(Watching(FRESH, "99"), Seen(observed(version=100)))
-    assert state == Watching(FRESH, "100", 1)
+    assert state.position == "100"
 
 
 @pytest.mark.parametrize("state", [LIVE, QUIET])
@@ -77,6 +89,37 @@ def test_R12_R16_an_expired_or_future_position_is_given_up_at_once(item):
     state, effects = step(LIVE, item)
     assert isinstance(state, Expired)
     assert untroubled(effects) == (Settle(),)
+
+
+@pytest.mark.parametrize("event", [Seen, Gone])
+@pytest.mark.parametrize("before", [Seen(observed(version=53)), Bookmark("53")])
+def test_R16_an_event_older_than_the_one_before_it_lists_again(event, before):
+    state, effects = run(QUIET, before, event(observed("b", version=52)))
+    assert isinstance(state, Expired)
+    assert reasons(effects) == ["restored"]
+    assert effects[-1] == Settle()
+
+
+def test_R16_also_what_is_repeated_comes_in_order():
+    _, effects = run(QUIET, Seen(observed(version=45)), Gone(observed("b", version=44)))
+    assert reasons(effects) == ["restored"]
+
+
+def test_R16_an_event_after_the_initial_state_is_newer_than_its_end():
+    _, effects = run(InitialStream(FRESH), Bookmark("90", initial_end=True), Gone(observed("b", version=89)))
+    assert reasons(effects) == ["restored"]
+
+
+def test_R33_another_stream_may_repeat_what_the_one_before_has_told():
+    _, effects = run(
+        QUIET, Seen(observed(version=53)), Closed(300.0), Seen(observed(version=52)), Gone(observed(version=53))
+    )
+    assert reasons(effects) == ["closed"]
+
+
+def test_R33_the_same_event_twice_is_no_disorder():
+    _, effects = run(QUIET, Gone(observed(version=53)), Gone(observed(version=53)))
+    assert effects == (Remove(observed(version=53)),)
 
 
 def test_R12_410_after_410_backs_off():

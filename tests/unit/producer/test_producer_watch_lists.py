@@ -19,7 +19,7 @@ from producer.states import (
     Wait,
     Watching,
 )
-from producer.watch import start, step
+from producer.watch import BOOKMARKS_MAX, start, step
 from tests.unit.producer.observed import observed
 from tests.unit.producer.steps import FRESH, GONE_410, LIVE, NAMELESS, PAGED, QUIET, concludes, reasons, run, untroubled
 
@@ -70,6 +70,71 @@ def test_R01_an_initial_stream_that_twice_cannot_be_read_is_listed_in_pages(end)
     assert effects[-1] == GetPage("")
 
 
+CUTS = [
+    pytest.param(Lost("reset"), id="reset"),
+    pytest.param(Refused(500), id="500"),
+    pytest.param(Refused(504, "Timeout", in_stream=True), id="ERROR 504"),
+    pytest.param(Refused(504, causes=("ResourceVersionTooLarge",)), id="too large"),
+    pytest.param(Refused(410, "Expired", in_stream=True), id="ERROR 410"),
+    pytest.param(Refused(418), id="418"),
+]
+
+
+def tried(state, *items):
+    """Begin passes until each of `items` has come, and return what the next pass asks for."""
+    asked = []
+    for item in items:
+        state, effects = run(state, Begin(), Seen(observed()), item)
+        assert not concludes(effects)
+        asked.append(OpenInitial() in effects)
+        if isinstance(state, BackingOff):
+            state, _ = step(state, Waited())
+    assert all(asked)
+    return step(state, Begin())
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_R01_an_initial_stream_that_twice_does_not_come_to_its_end_is_listed_in_pages_after_a_pause(cut):
+    state, effects = tried(Expired(FRESH), cut, cut)
+    assert isinstance(state, Listing)
+    assert effects == (BeginPass(), GetPage(""))
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_R01_what_may_be_an_outage_is_not_remembered(cut):
+    state, _ = tried(Expired(FRESH), cut, cut)
+    state, _ = run(state, Page((), "9", ""), GONE_410, Waited())
+    assert step(state, Begin())[1] == (BeginPass(), OpenInitial())
+
+
+@pytest.mark.parametrize("code", [401, 403, 404, 429])
+def test_R01_what_pages_would_be_told_too_is_no_reason_for_them(code):
+    tried(Expired(FRESH), *[Refused(code)] * 5)
+
+
+def test_R01_a_complete_initial_stream_ends_the_row_of_cut_ones():
+    cut = Lost("reset")
+    state, _ = run(
+        Expired(FRESH), Begin(), cut, Waited(), Begin(), Bookmark("60", initial_end=True), GONE_410, Waited()
+    )
+    state, _ = tried(state, cut)
+    assert isinstance(state, InitialStream)
+
+
+def test_R01_an_initial_stream_that_only_bookmarks_come_from_counts_as_cut():
+    state, effects = run(InitialStream(FRESH), Seen(observed()), *[Bookmark("90")] * BOOKMARKS_MAX)
+    assert reasons(effects) == ["malformed"]
+    state, effects = run(state, Waited(), Begin(), *[Bookmark("90")] * BOOKMARKS_MAX)
+    assert isinstance(state, Listing)
+    assert not concludes(effects)
+
+
+def test_R01_bookmarks_between_the_objects_of_a_slow_initial_stream_are_no_trouble():
+    state, effects = run(InitialStream(FRESH), *[Seen(observed()), Bookmark("90"), Bookmark("91")] * 5)
+    assert isinstance(state, InitialStream)
+    assert reasons(effects) == []
+
+
 def test_R06_initial_events_do_not_move_the_position():
     state, effects = run(InitialStream(FRESH), Seen(observed("z", version=90)), Seen(observed("a", version=20)))
     assert state == InitialStream(FRESH)
@@ -80,12 +145,14 @@ def test_R06_initial_events_do_not_move_the_position():
 
 
 def test_R06_an_ordinary_bookmark_does_not_end_the_initial_state():
-    assert step(InitialStream(FRESH), Bookmark("90")) == (InitialStream(FRESH), ())
+    state, effects = step(InitialStream(FRESH), Bookmark("90"))
+    assert isinstance(state, InitialStream)
+    assert effects == ()
 
 
 def test_the_end_bookmark_ends_the_pass_and_the_same_stream_goes_on():
     assert step(InitialStream(FRESH), Bookmark("90", initial_end=True)) == (
-        Watching(FRESH, "90"),
+        Watching(FRESH, "90", told="90"),
         (EndPass("90", 0),),
     )
 
@@ -125,6 +192,17 @@ def test_R04_pages_of_different_versions_are_no_complete_list():
     assert not concludes(effects)
     assert reasons(effects) == ["inconsistent"]
     assert isinstance(state, BackingOff)
+
+
+@pytest.mark.parametrize("tokens", [["same", "same"], ["a", "b", "a"]])
+def test_R03_a_continue_token_that_comes_twice_begins_the_list_anew_after_a_pause(tokens):
+    state, effects = run(Listing(PAGED), *(Page((), "9", token) for token in tokens))
+    assert not concludes(effects)
+    assert reasons(effects) == ["inconsistent"]
+    assert effects[-1] == Wait(1)
+    state, _ = run(state, Waited(), Begin(), *(Page((), "9", token) for token in tokens))
+    assert step(state, Waited())[1] == (Settle(),)
+    assert state.memory.failures == 2
 
 
 def test_R03_410_on_a_page_starts_again_at_the_first_page():

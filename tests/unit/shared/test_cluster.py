@@ -13,7 +13,7 @@ from shared.errors import (
     UnauthorizedError,
     UnreachableError,
 )
-from shared.kubernetes_errors import Answer, error_of, raise_for, translated
+from shared.kubernetes_errors import Answer, Identity, error_of, identity_in, raise_for, translated
 from shared.tokens import TokenFile
 
 WHAT = "patching isvc/ns/name"
@@ -116,13 +116,33 @@ def test_a_success_in_html_is_no_answer():
         raise_for(httpx.Response(200, html="<html>Log in</html>"), WHAT)
 
 
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b'{"metadata":{"ui', b"\xff", b"[" * 100_000, b'{"metadata":{"uid":""}}']
+)
+def test_a_success_that_holds_no_object_is_no_answer(content):
+    with pytest.raises(UnreachableError, match=f"^{WHAT}: the answer is no object$"):
+        identity_in(httpx.Response(200, content=content), WHAT)
+
+
+def test_a_success_says_whose_object_it_holds():
+    body = {"kind": "Namespace", "metadata": {"name": "a", "uid": "u1"}}
+    assert identity_in(httpx.Response(200, json=body), WHAT) == Identity("Namespace", "", "a", "u1")
+
+
 def test_a_failure_is_raised():
     with pytest.raises(NotFoundError):
         raise_for(status(404), WHAT)
 
 
 @pytest.mark.parametrize(
-    "raised", [httpx.ConnectError("refused"), httpx.ReadTimeout(""), httpx.RemoteProtocolError("cut short")]
+    "raised",
+    [
+        httpx.ConnectError("refused"),
+        httpx.ReadTimeout(""),
+        httpx.RemoteProtocolError("cut short"),
+        httpx.InvalidURL("http:login"),
+        UnicodeError("xn--a"),
+    ],
 )
 def test_no_answer_is_unreachable(raised):
     with pytest.raises(UnreachableError, match=WHAT) as caught, translated(WHAT):
