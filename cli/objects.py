@@ -83,6 +83,10 @@ class _List(msgspec.Struct):
     metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
 
 
+class _ConfigMap(msgspec.Struct):
+    data: dict[str, str] | None = None
+
+
 class Objects:
     """Lists of one cluster. Everything raises TransientError and PermanentError; `http` takes the API's paths."""
 
@@ -118,7 +122,10 @@ class Objects:
             raise_for(response, what)
         except NotFoundError:
             return {}
-        return {str(key): str(value) for key, value in (response.json().get("data") or {}).items()}
+        try:
+            return msgspec.json.decode(response.content, type=_ConfigMap).data or {}
+        except UNDECODABLE as error:
+            raise UnreachableError(f"{what}: the answer is no ConfigMap ({error})") from error
 
     def live(self, raw: dict[str, Any], kind: Kind) -> Live:
         """Read an object as the API server sends it. Raises UnreachableError for what is none."""

@@ -31,7 +31,7 @@ async def bid_farewell(seen: Observation, lookups: Iterable[Lookup], actor: Acto
     for lookup in lookups:
         name = lookup.place.name
         try:
-            records = await lookup.records(seen, seen.models)
+            records = await lookup.records(seen, seen.models, thorough=True)
             outcome = await actor.perform(leave(seen, records, settings), seen, lookup.place)
         except TransientError as error:
             farewell.left |= {name}

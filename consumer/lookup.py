@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 from consumer.environments import Place
 from consumer.observation import Observation
 from consumer.plan import Facts, PlanSettings, Questions, environment_name
-from consumer.records import Record, base_name, external_id
+from consumer.records import Record, base_name, external_id, later_name
 from consumer.requests.inflight import InFlightLimit
 
 CHECKED_FOR_S: Final = 60.0  # how long a model or version that was found counts as there
@@ -27,18 +27,26 @@ class Lookup:
         self._asking: WeakValueDictionary[tuple[str, str], InFlightLimit] = WeakValueDictionary()
         self._checked: dict[tuple[str, str], tuple[float, str | None]] = {}
 
-    async def records(self, seen: Observation, models: Iterable[str]) -> dict[str, Record]:
+    async def records(self, seen: Observation, models: Iterable[str], *, thorough: bool = False) -> dict[str, Record]:
         """Return the records of this uid for the given models, by the model that each is for.
 
         A record of the first model may be an earlier controller's, which has our name form but no externalId.
+        `thorough`: look for every model under the name that a create would use, too. It costs a read for each later
+        model that has no record, and finds those whose externalId was edited.
         """
         found: dict[str, Record] = {}
         for model in models:
+            is_first = model == (seen.models or (model,))[0]
             record = await self._registry.find_record(external_id(seen.uid, model))
-            if record is None and model == (seen.models or (model,))[0]:
-                record = await self._by_name(seen)
+            if record is None and is_first:
+                record = await self._by_name(seen, base_name(seen.key, seen.uid))
             if record is not None:
                 found[record.model_id] = record
+            gets_base_name = is_first and record is None  # nothing has it
+            if thorough and model not in found and not gets_base_name:
+                later = await self._by_name(seen, later_name(seen.key, seen.uid, model))
+                if later is not None and _is_of(later, seen.uid, model):
+                    found[model] = later
         return found
 
     async def facts(self, questions: Questions) -> Facts:
@@ -53,11 +61,11 @@ class Lookup:
             dict(zip(questions.models, models, strict=True)), dict(zip(questions.versions, versions, strict=True))
         )
 
-    async def _by_name(self, seen: Observation) -> Record | None:
+    async def _by_name(self, seen: Observation, name: str) -> Record | None:
         environment_id = await self._environments.find(environment_name(seen, self._settings))
         if environment_id is None:
             return None
-        return await self._registry.find_record_by_name(base_name(seen.key, seen.uid), environment_id)
+        return await self._registry.find_record_by_name(name, environment_id)
 
     async def _model(self, model: str) -> bool:
         async def ask() -> str | None:
@@ -94,3 +102,8 @@ class Lookup:
         if len(self._checked) > 10_000:
             self._checked = {key: entry for key, entry in self._checked.items() if now - entry[0] < CHECKED_FOR_S}
         self._checked[kind, number] = (now, value)
+
+
+def _is_of(record: Record, uid: str, model: str) -> bool:
+    """Whether a record of the right name is for this model, and its property, if it has one, tells of this uid."""
+    return record.model_id == model and (record.stamp is None or record.stamp.uid == uid)

@@ -24,6 +24,7 @@ from consumer.records import (
     base_name,
     encode_stamp,
     external_id,
+    later_name,
     string_property,
 )
 from consumer.stamps import agree, closing_stamp, stamp_for
@@ -182,7 +183,7 @@ def _create(seen: Observation, wanted: Wanted, version: str, records: Records, s
     is_free = all(record.name != base for record in records.values())
     return CreateRecord(
         environment=environment_name(seen, settings),
-        name=base if is_first and is_free else f"{base}/{wanted.model}",
+        name=base if is_first and is_free else later_name(seen.key, seen.uid, wanted.model),
         external_id=external_id(seen.uid, wanted.model),
         model_id=wanted.model,
         version_id=version,

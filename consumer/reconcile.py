@@ -168,7 +168,8 @@ class Reconciler:
             lookup = await self._choose(seen, known)
         except PermanentError as refusal:
             farewell = await self._leave(seen, former)
-            rejections = (str(refusal), *farewell.refusals)
+            told = (str(refusal),) if seen.lives else ()  # what is gone asks for a registry no more
+            rejections = (*told, *farewell.refusals)
             standing = _Standing(left=farewell.left, refused=farewell.refused, own=self._own(seen, {}))
             self._remember(seen, Outcome(rejections=rejections), standing)
             result = Result("applied" if farewell.wrote else "noop", rejections, settles=True)
@@ -194,21 +195,21 @@ class Reconciler:
         self, seen: Observation, how: How, lookup: Lookup, closed: frozenset[str], farewell: Farewell
     ) -> Result:
         """Make the object's own registry true, and the object carry its record's id."""
-        records = {} if how.creates_first else await self._read(seen, lookup, closed)
+        records = {} if how.creates_first else await self._read(seen, lookup, closed, thorough=how.forced)
         if self._is_stale(seen, how, records):
             return Result("stale")
         try:
             outcome = await self._perform(seen, how, lookup, records)
         except ConflictError as error:
             # What we wanted to create is there: our own, from a try whose answer was lost, or somebody else's.
-            records = await self._read(seen, lookup, frozenset())
+            records = await self._read(seen, lookup, frozenset(), thorough=True)
             if self._is_stale(seen, how, records):
                 return Result("stale")
             try:
                 outcome = await self._perform(seen, how, lookup, records)
-            except ConflictError:
-                taken = f"name or externalId of the record of {seen.key} (uid {seen.uid}) is taken by something else"
-                raise PermanentError(taken) from error
+            except ConflictError as refusal:
+                refused = f"the record of {seen.key} (uid {seen.uid}) cannot be written: {refusal}"
+                raise PermanentError(refused) from error
         if outcome.failure is not None:
             return Result("applied" if outcome.wrote else "noop", failure=outcome.failure)
         model = want(seen, self._settings.prefix).model
@@ -223,7 +224,7 @@ class Reconciler:
             self._look_while_due(seen, told=not how.is_look)
         return Result("applied" if outcome.wrote or outcome.patched else "noop", outcome.rejections, settles=True)
 
-    async def _read(self, seen: Observation, lookup: Lookup, closed: frozenset[str]) -> Records:
+    async def _read(self, seen: Observation, lookup: Lookup, closed: frozenset[str], *, thorough: bool) -> Records:
         """Read the records of this uid, but those of other models that are known to be closed.
 
         At the end of an object without model label they are read once more: the last word goes into one of them.
@@ -233,7 +234,7 @@ class Reconciler:
         if model is not None and is_registry_id(model) and model not in models:
             models.append(model)
         skipped = closed - {model} if model is not None or seen.lives else frozenset[str | None]()
-        return await lookup.records(seen, [each for each in models if each not in skipped])
+        return await lookup.records(seen, [each for each in models if each not in skipped], thorough=thorough)
 
     def _as_sure(self, seen: Observation, how: How, records: Records) -> Observation:
         """Return a state as fresh as we are sure of it: what the live object has just confirmed is no old news."""

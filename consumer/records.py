@@ -146,3 +146,8 @@ def encode_stamp(stamp: Stamp) -> dict[str, str]:
 def _string_value(value: Any) -> str:
     text = value.get("string_value") if isinstance(value, dict) else None
     return text if isinstance(text, str) else ""
+
+
+def later_name(key: ObjectKey, uid: str, model_id: str) -> str:
+    """Return the name of a record of a uid that is not its first one."""
+    return f"{base_name(key, uid)}/{model_id}"

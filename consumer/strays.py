@@ -97,7 +97,7 @@ class Strays:
         lookup = await self._registries.find(ref.registry)
         if said is None or said.moved_on or lookup is None:
             return False
-        record = (await lookup.records(seen, (ref.model,))).get(ref.model)
+        record = (await lookup.records(seen, (ref.model,), thorough=True)).get(ref.model)
         if record is None or not is_ahead(told, record, self._settings.us.cluster_id):
             return False
         properties = lifted(told, record).properties
@@ -111,7 +111,7 @@ class Strays:
         if lookup is None:
             logger.warning("a look names a registry that is not allowed", extra={"object": str(seen.key)})
             return False
-        record = (await lookup.records(seen, (ref.model,))).get(ref.model)
+        record = (await lookup.records(seen, (ref.model,), thorough=True)).get(ref.model)
         if record is None or not (record.stamp or (ref.unclaimed and _is_orphan(record, seen))):
             return False  # one that names another cluster is left alone by `leave`
         labelled = want(seen, self._settings.prefix).model is not None

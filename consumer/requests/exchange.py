@@ -15,9 +15,9 @@ import httpx
 import msgspec
 from opentelemetry.trace import SpanKind, StatusCode, Tracer
 
-from consumer.requests.bounded import ENCODINGS, Bounded
 from shared.errors import NotSentError, UnreachableError
 from shared.telemetry import inject
+from shared.transport import ENCODING, NO_ANSWER
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class Exchanger:
         logger.log(logging.DEBUG if outgoing.method == "GET" else logging.INFO, "request", extra=fields)
 
     async def _answer(self, outgoing: Outgoing, budget: Budget, timeout_s: float) -> httpx.Response:
-        headers = {"Accept-Encoding": ENCODINGS}
+        headers = {"Accept-Encoding": ENCODING}
         inject(headers)
         if outgoing.body:
             headers["Content-Type"] = outgoing.content_type
@@ -119,10 +119,10 @@ class Exchanger:
         )
         try:
             async with asyncio.timeout(timeout_s):  # httpx counts each read anew: a dripping answer would never end
-                return await self._http.send(request, auth=Bounded(self._http.auth, str(outgoing)))
+                return await self._http.send(request)
         except TimeoutError as error:
             raise UnreachableError(f"{outgoing}: no answer within {timeout_s:.1f} s") from error
-        except httpx.RequestError as error:
+        except NO_ANSWER as error:
             raise UnreachableError(f"{outgoing}: no answer ({_reason(error)})") from error
 
 
@@ -134,7 +134,7 @@ def _asked_at_the_socket(outgoing: Outgoing, budget: Budget) -> Trace:
     return ask
 
 
-def _reason(error: httpx.RequestError) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, httpx.LocalProtocolError):
         return type(error).__name__  # its text shows the header that it refused: the token
     return " ".join(str(error).split())[:_TEXT_CHARS] or type(error).__name__

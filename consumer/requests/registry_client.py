@@ -20,15 +20,9 @@ from consumer.requests.exchange import REQUEST_TIMEOUT_S, Budget, Exchanger, Ins
 from consumer.requests.inflight import InFlightLimit
 from consumer.requests.registry_errors import Answer, OtherVersionError, Request, RequestKind, bearing_of, classify
 from shared.decoding import UNDECODABLE
-from shared.errors import (
-    ConflictError,
-    IsvcSyncError,
-    NotSentError,
-    PermanentError,
-    SettingsError,
-    TransientError,
-)
+from shared.errors import IsvcSyncError, NotSentError, PermanentError, SettingsError, TransientError
 from shared.tokens import TokenAuth, TokenFile
+from shared.transport import CautiousTransport
 
 logger = logging.getLogger(__name__)
 
@@ -165,7 +159,7 @@ class RegistryClient:
         for version in API_VERSIONS:
             try:
                 body = await self._call_version(version, _PROBE, budget)
-            except (OtherVersionError, PermanentError, ConflictError) as error:
+            except (OtherVersionError, PermanentError) as error:
                 said.append(f"{version}: {error}")  # whatever is refused here is no object's fault
                 continue
             decoded(body, _Page, _PROBE)  # a login page comes with 200, too
@@ -220,10 +214,15 @@ def registry_http(access: RegistryAccess) -> httpx.AsyncClient:
     return httpx.AsyncClient(
         base_url=base,
         auth=None if access.token_file is None else TokenAuth(TokenFile(access.token_file)),
-        # To read the usual certificates takes longer than a request: not for plain http.
-        verify=certificates(access.ca_file) if needs_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+        transport=CautiousTransport(
+            httpx.AsyncHTTPTransport(
+                # To read the usual certificates takes longer than a request: not for plain http.
+                verify=certificates(access.ca_file) if needs_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+                limits=httpx.Limits(max_connections=_MAX_CONNECTIONS, keepalive_expiry=_KEEPALIVE_S),
+                trust_env=False,
+            )
+        ),
         timeout=httpx.Timeout(REQUEST_TIMEOUT_S),
-        limits=httpx.Limits(max_connections=_MAX_CONNECTIONS, keepalive_expiry=_KEEPALIVE_S),
         follow_redirects=False,
         trust_env=False,  # no proxy, no netrc: nothing else decides where a token goes
         headers={"Accept": "application/json"},

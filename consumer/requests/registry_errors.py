@@ -13,9 +13,11 @@ the texts `code` and `message` (for 405: no body), can condemn a request, or say
     404 of another form, 410        OtherVersionError    this API version is not served (any more)
     400 "invalid filter query"      TransientError       our filters are none or constant: a database fault
     400, 422; 405 without a body    PermanentError       the request itself
-    409                             ConflictError        name or externalId: the text blames the name for both
+    409 of a write                  ConflictError        name or externalId: the text blames the name for all
     500 "... too long"              PermanentError       a name or a property's key
     all else, other forms too       TransientError       with Retry-After
+
+What refuses the question for the API version condemns nothing: another version may be served (`registry_client.py`).
 
 What an answer says of the registry's health (`bearing_of`) is another question: a 409 of its own is a sign of life, a
 500 is none, and a 404 that proves nothing says nothing of that either.
@@ -68,6 +70,9 @@ class RequestKind(Enum):
     CREATE_RECORD = auto()
     CREATE_ENVIRONMENT = auto()
     UPDATE = auto()
+
+
+_WRITES: Final = frozenset({RequestKind.CREATE_RECORD, RequestKind.CREATE_ENVIRONMENT, RequestKind.UPDATE})
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -129,7 +134,7 @@ def classify(request: Request, answer: Answer) -> IsvcSyncError | None:
             error = UnauthorizedError(f"{request}: {answer.status}, the registry or a proxy refuses our credentials")
         case 404 | 410:
             error = _not_there(request, answer.status, message)
-        case 409 if message is not None:
+        case 409 if message is not None and request.kind in _WRITES:
             error = ConflictError(_said(request, answer, message))
         case 400 if message is not None and _BAD_FILTER in message:
             error = TransientError(f"{request}: 400 for a filter that is not wrong, a fault of the registry's database")

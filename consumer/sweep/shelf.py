@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from consumer.observation import Observation
-from consumer.records import Record, Stamp, base_name, external_id
+from consumer.records import Record, Stamp, base_name, external_id, later_name
 from shared.objects import Kind, ObjectKey
 
 
@@ -35,16 +35,20 @@ class Shelf:
         self.ours += key is not None
 
     def of(self, seen: Observation, models: Iterable[str]) -> dict[str, Record]:
-        """Return an object's records, found as `lookup.py` finds them: by externalId; the first model's by name."""
-        found = {}
+        """Return an object's records, found as `lookup.py` finds them at a look: by externalId, else by name."""
+        found: dict[str, Record] = {}
+        base = base_name(seen.key, seen.uid)
         candidates = [each.record for each in self._by_uid.get(seen.uid, ())]
         for position, model in enumerate(models):
             record = next((each for each in candidates if each.external_id == external_id(seen.uid, model)), None)
             if record is None and position == 0:
-                name = base_name(seen.key, seen.uid)
-                record = next((each for each in candidates if each.name == name), None)
+                record = next((each for each in candidates if each.name == base), None)
             if record is not None:
                 found[record.model_id] = record
+            ours = (later_name(seen.key, seen.uid, model), model)
+            later = next((each for each in candidates if (each.name, each.model_id) == ours), None)
+            if model not in found and later is not None:
+                found[model] = later
         return found
 
     def about(self, uid: str) -> list[Record]:
@@ -65,7 +69,8 @@ def _uid_of(record: Record, stamp: Stamp | None) -> str:
         return stamp.uid
     if record.external_id.startswith("kserve:"):
         return record.external_id.removeprefix("kserve:").partition("/")[0]
-    return record.name.rpartition("/")[2]
+    _, _, ours = record.name.partition("/")
+    return ours.partition("/")[0] or record.name
 
 
 def is_ours(record: Record, cluster_id: str) -> bool:

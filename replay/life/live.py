@@ -163,7 +163,10 @@ class _Finding:
         except UnreachableError:
             raise
         except (PermanentError, TransientError) as error:
-            return Standing(seen=seen, no_home=str(error), forbidden=isinstance(error, PermanentError)), None
+            forbidden = isinstance(error, PermanentError)
+            if forbidden and not seen.lives:
+                return Standing(seen=seen), None  # it asks for no registry any more
+            return Standing(seen=seen, no_home=str(error), forbidden=forbidden), None
         return Standing(seen=seen, home=lookup.place.name), lookup
 
     async def records(self, uids: set[str]) -> tuple[dict[str, tuple[Record, ...]], dict[str, str]]:

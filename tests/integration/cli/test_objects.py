@@ -137,6 +137,14 @@ async def test_a_list_whose_pages_have_grown_too_old_begins_anew(world):
     assert len(await world.objects.of(Kind.ISVC)) == 501
 
 
+@pytest.mark.parametrize("body", ["<html>", "[]", '{"data": []}', '{"da'])
+async def test_an_answer_that_is_no_config_map_is_no_answer(world, body):
+    fault = Fault(path=".*/configmaps/.*", error_rate=1.0, error_status=200, error_body=body, next_requests=1)
+    world.cluster.faults.set(fault)
+    with pytest.raises(UnreachableError, match="reading ConfigMap kubeflow/params .*: the answer is no ConfigMap"):
+        await world.objects.config_map("kubeflow", "params")
+
+
 async def test_a_list_that_never_comes_to_its_end_is_no_list(world):
     world.cluster.faults.set(Fault(path=LIST, error_rate=1.0, error_status=410, error_body="too old"))
     with pytest.raises(TransientError, match="410"):

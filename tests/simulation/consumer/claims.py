@@ -156,7 +156,8 @@ class Judge:
         for key, truth in last.items():
             if key in self.world.poisoned or limits.dead_letter_unsure(self.world, truth):
                 continue
-            bad = complaint(truth.content) or self.is_foreign(truth.uid, truth.content.model)
+            foreign = self.is_foreign(truth.uid, truth.content.model)
+            bad = (truth.lives and complaint(truth.content)) or foreign
             reason = self.world.broker.dead.get(key)
             assert bad or reason is None, f"{key} is among the dead letters ({reason}): dead for nothing"
             assert reason is not None or not bad, f"{key}: its complaint is not among the dead letters"

@@ -8,13 +8,14 @@ from msgspec.structs import replace
 from consumer.environments import Environments, Place
 from consumer.lookup import CHECKED_FOR_S, Lookup
 from consumer.plan import Facts, Questions, questions
-from consumer.records import Record, external_id
+from consumer.records import PROPERTY, Record, encode_stamp, external_id
 from shared.errors import ConflictError, PermanentError, TransientError
 from tests.unit.consumer.fakes import FakeRegistry
 from tests.unit.consumer.worlds import SETTINGS, UID, an_object, record_of, seen
 
 RECORD = record_of(seen(an_object()))
 ADOPTABLE = replace(RECORD, external_id="")
+EDITED = replace(RECORD, id="8", name=f"iris/{UID}/2", model_id="2", external_id="bar")
 
 
 class Clock:
@@ -69,7 +70,56 @@ async def test_a_name_is_looked_for_in_the_objects_environment_only(lookup, regi
 
 async def test_later_models_are_found_by_key_only(lookup, registry):
     registry.put(ADOPTABLE)
+    registry.put(EDITED)
     assert await lookup.records(seen(models=("2", "1")), ["1"]) == {}
+    assert await lookup.records(seen(models=("1", "2")), ["2"]) == {}
+    assert registry.calls["find_record_by_name"] == 0
+
+
+async def test_a_thorough_look_up_finds_a_later_models_record_whose_external_id_was_edited(lookup, registry):
+    registry.put(EDITED)
+    assert await lookup.records(seen(models=("1", "2")), ["1", "2"], thorough=True) == {"2": EDITED}
+
+
+async def test_a_thorough_look_up_finds_the_first_models_record_beside_a_predecessors_of_another_model(
+    lookup, registry
+):
+    ours = replace(RECORD, id="8", name=f"iris/{UID}/1", external_id="bar")
+    for record in (theirs := replace(ADOPTABLE, model_id="9"), ours):
+        registry.put(record)
+    assert await lookup.records(seen(), ["1"], thorough=True) == {"9": theirs, "1": ours}
+
+
+async def test_a_thorough_look_up_asks_no_more_for_a_first_model_that_has_no_record(lookup, registry):
+    registry.environments["team-a"] = "3"
+    assert await lookup.records(seen(), ["1"], thorough=True) == {}
+    assert registry.calls["find_record_by_name"] == 1
+
+
+async def test_a_thorough_look_up_asks_no_more_where_the_external_id_is_ours(lookup, registry):
+    for record in (RECORD, replace(EDITED, external_id=external_id(UID, "2"))):
+        registry.put(record)
+    assert len(await lookup.records(seen(models=("1", "2")), ["1", "2"], thorough=True)) == 2
+    assert registry.calls.total() == 2
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param(replace(EDITED, model_id="9"), id="another model"),
+        pytest.param(
+            replace(EDITED, properties={PROPERTY: encode_stamp(replace(RECORD.stamp, uid="another"))}), id="another uid"
+        ),
+    ],
+)
+async def test_a_record_of_a_later_name_that_is_about_something_else_is_not_taken(lookup, registry, record):
+    registry.put(record)
+    assert await lookup.records(seen(models=("1", "2")), ["2"], thorough=True) == {}
+
+
+async def test_a_record_of_a_later_name_without_our_property_is_taken_as_an_earlier_controllers_is(lookup, registry):
+    registry.put(bare := replace(EDITED, properties={}))
+    assert await lookup.records(seen(models=("1", "2")), ["2"], thorough=True) == {"2": bare}
 
 
 async def test_the_environment_is_asked_for_once(lookup, registry):

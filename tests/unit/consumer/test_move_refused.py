@@ -85,3 +85,10 @@ async def test_of_two_old_registries_one_refuses_and_one_is_away_and_the_new_one
     assert third.only.deployed
     assert len((await world.see(seen(asking("third", "30")))).rejections) == 1
     assert states(world) == ([True], [False])
+
+
+async def test_an_object_that_is_gone_complains_of_a_registry_that_is_not_allowed_no_more(world):
+    world.registries.refused.add("secret")
+    assert (await world.see(seen(asking("secret", "20")))).rejections
+    result = await world.see(seen(asking("secret", "30"), gone=True))
+    assert (result.rejections, result.settles) == ((), True)

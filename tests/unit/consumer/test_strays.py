@@ -165,3 +165,10 @@ def test_a_look_that_replaces_a_waiting_one_takes_its_records_over():
     [superseded] = queue.add(look(2, ref("b")), 0.0)
     assert superseded.message.sequence == 1
     assert set(queue.next(0.0).named) == {ref("a"), ref("b")}
+
+
+async def test_the_record_of_a_later_model_is_closed_though_its_external_id_was_edited(world):
+    world.a.put(RECORD)
+    world.a.put(replace(RECORD, id="8", name=f"iris/{UID}/2", model_id="2", external_id="bar"))
+    await world.look(ref(model="2"))
+    assert (world.a.records["8"].deployed, world.a.records["8"].external_id) == (False, f"kserve:{UID}/2")

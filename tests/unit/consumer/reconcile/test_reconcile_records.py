@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from consumer.records import PROPERTY, Record, encode_stamp
 from shared.errors import ConflictError, PermanentError, TransientError, UnreachableError
-from tests.unit.consumer.reconciling import BEFORE_READY, CREATED
+from tests.unit.consumer.reconciling import BEFORE_READY, CREATED, FORCED_LOOK
 from tests.unit.consumer.worlds import ID, KEY, MODEL, UID, an_object, record_of, seen
 
 
@@ -28,7 +28,7 @@ async def test_a_predecessors_record_is_adopted_by_its_name(world):
 
 
 async def test_a_name_that_is_taken_by_something_else_is_for_a_person(world):
-    world.registry.fail("create_record", ConflictError("externalId"), ConflictError("externalId"))
+    world.registry.fail("create_record", *[ConflictError("409, taken")] * 2)
     with pytest.raises(PermanentError, match=f"isvc/team-a/iris.*{UID}.*taken"):
         await world.see(seen(BEFORE_READY), CREATED)
     assert world.reconciler.memory.get(UID) is None
@@ -37,7 +37,7 @@ async def test_a_name_that_is_taken_by_something_else_is_for_a_person(world):
 async def test_an_external_id_that_is_taken_when_a_record_is_adopted_is_for_a_person(world):
     """The registry keeps them unique over all its kinds: a model may have it, which no find of records shows."""
     world.registry.put(Record("7", f"iris/{UID}", "", "3", "1", "11", "sk", deployed=True))
-    world.registry.fail("update_record", ConflictError("externalId"), ConflictError("externalId"))
+    world.registry.fail("update_record", *[ConflictError("409, taken")] * 2)
     with pytest.raises(PermanentError, match=f"isvc/team-a/iris.*{UID}.*taken"):
         await world.see(seen(BEFORE_READY))
     assert world.registry.pending == 0
@@ -104,3 +104,52 @@ async def test_a_patch_that_fails_leaves_the_record_and_the_next_try_patches(wor
     assert (await world.see(seen(BEFORE_READY), CREATED)).failure is away
     assert world.registry.only.deployed
     assert await world.cost_of(seen(BEFORE_READY)) == ("applied", 1, 0, 1)
+
+
+async def test_a_change_that_is_refused_without_any_name_in_it_does_not_blame_a_name(world):
+    world.registry.put(record_of(seen(BEFORE_READY), deployed=False))
+    world.registry.fail("update_record", *[ConflictError("409, though it has neither name nor externalId")] * 2)
+    with pytest.raises(PermanentError) as raised:
+        await world.see(seen(BEFORE_READY))
+    assert str(raised.value).endswith(": 409, though it has neither name nor externalId")
+    assert "taken" not in str(raised.value)
+
+
+BOTH = ("1", "2")
+
+
+@pytest.fixture
+async def edited(world):
+    """A world in which the record of the object's second model has another externalId, and nobody remembers it."""
+    await world.see(seen(BEFORE_READY), CREATED)
+    await world.see(seen(an_object({MODEL: "2"}, version="20"), models=BOTH))
+    assert world.registry.calls["find_record_by_name"] == 0, "a model label that changes costs no more than it did"
+    world.registry.put(replace(second(world), external_id="bar"))
+    world.reconciler.memory.forget(UID)
+    return world
+
+
+def second(world):
+    return world.registry.records["101"]
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["changed", "gone"])
+async def test_a_later_models_record_whose_external_id_was_edited_is_found_by_its_name_after_a_conflict(edited, gone):
+    assert (await edited.see(seen(an_object({MODEL: "2"}, version="30"), models=BOTH, gone=gone))).word == "applied"
+    assert (second(edited).external_id, second(edited).deployed) == ("kserve:5a1e/2", not gone)
+    assert len(edited.registry.records) == 2
+
+
+@pytest.mark.parametrize("labels", [{}, {MODEL: "1"}], ids=["none", "another"])
+async def test_a_look_closes_a_former_models_record_whose_external_id_was_edited(edited, labels):
+    await edited.see(seen(an_object(labels, version="30"), models=BOTH), FORCED_LOOK)
+    assert (second(edited).external_id, second(edited).deployed) == ("kserve:5a1e/2", False)
+
+
+async def test_a_later_models_record_that_is_another_clusters_is_refused(edited):
+    record = second(edited)
+    stamp = replace(record.stamp, cluster_id="c-2")
+    edited.registry.put(theirs := replace(record, properties={PROPERTY: encode_stamp(stamp)}))
+    (reason,) = (await edited.see(seen(an_object({MODEL: "2"}, version="30"), models=BOTH))).rejections
+    assert "was written for cluster id c-2" in reason
+    assert second(edited) == theirs

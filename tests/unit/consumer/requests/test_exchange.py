@@ -125,3 +125,10 @@ async def test_a_request_without_an_answer_is_logged_as_one(server, exchanger, c
     with pytest.raises(UnreachableError):
         await exchanger.send(WRITE, Budget(10.0))
     assert [line.status for line in caplog.records] == ["unreachable"]
+
+
+@pytest.mark.parametrize("location", ["http:login", "mailto:admin@example.org", "http://xn--a/", "http://[::1"])
+async def test_a_redirect_to_what_is_no_address_is_no_answer(server, exchanger, location):
+    server.answer = f"HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n".encode()
+    with pytest.raises(UnreachableError, match=r"^GET /things/7: no answer"):
+        await exchanger.send(READ, Budget(10.0))

@@ -97,6 +97,24 @@ async def test_a_wait_that_is_cancelled_in_the_moment_of_the_stall_breaks_nothin
         await held(hanging, 0.0)
 
 
+@pytest.mark.parametrize("first", ["cancelled", "freed"])
+async def test_a_wait_that_is_cancelled_as_its_place_comes_free_passes_the_place_on(first):
+    limit = InFlightLimit(1)
+    await limit.__aenter__()
+    cancelled = asyncio.create_task(held(limit, 0.0))
+    await asyncio.sleep(0)
+    if first == "cancelled":
+        cancelled.cancel()
+        await limit.__aexit__()
+    else:
+        await limit.__aexit__()
+        cancelled.cancel()
+    began = now()
+    await held(limit, 0.0)
+    assert now() == began
+    assert (await asyncio.gather(cancelled, return_exceptions=True))[0].__class__ is asyncio.CancelledError
+
+
 async def test_a_limit_that_was_idle_for_long_does_not_count_as_stalled():
     limit = InFlightLimit(1)
     await held(limit, 0.0)

@@ -19,13 +19,14 @@ from shared.errors import (
 )
 from tests.unit.consumer.requests.registry_script import ANY_VERSION, ASK, FOUND, UNAVAILABLE, Script, error, ok, plenty
 
+CHANGE = Request(RequestKind.UPDATE, "PATCH", "/inference_services/17")
 ALIVE = [
-    (ok(FOUND), None),
-    (error(404, "no inference service found: not found"), NotFoundError),
-    (error(404, "multiple inference services found: not found"), AmbiguousError),
-    (error(409, "x already exists: conflict"), ConflictError),
-    (error(422, "required field 'name' is zero value."), PermanentError),
-    (error(500, "ERROR: value too long for type"), PermanentError),
+    (ASK, ok(FOUND), None),
+    (ASK, error(404, "no inference service found: not found"), NotFoundError),
+    (ASK, error(404, "multiple inference services found: not found"), AmbiguousError),
+    (CHANGE, error(409, "x already exists: conflict"), ConflictError),
+    (ASK, error(422, "required field 'name' is zero value."), PermanentError),
+    (ASK, error(500, "ERROR: value too long for type"), PermanentError),
 ]
 ILL = [
     UNAVAILABLE,
@@ -64,16 +65,16 @@ async def test_after_some_failures_in_a_row_nothing_is_sent_until_its_time_has_c
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize(("answer", "raises"), ALIVE, ids=named)
-async def test_a_sign_of_life_between_failures_keeps_it_closed(answer, raises):
+@pytest.mark.parametrize(("asked", "answer", "raises"), ALIVE, ids=named)
+async def test_a_sign_of_life_between_failures_keeps_it_closed(asked, answer, raises):
     script = Script(*[UNAVAILABLE] * (FAILURES_MAX - 1), answer, *[UNAVAILABLE] * (FAILURES_MAX - 1), ok(FOUND))
     client = script.client()
     await fail(client, FAILURES_MAX - 1)
     if raises is None:
-        await client.call(ASK, plenty)
+        await client.call(asked, plenty)
     else:
         with pytest.raises(raises):
-            await client.call(ASK, plenty)
+            await client.call(asked, plenty)
     await fail(client, FAILURES_MAX - 1)
     await client.call(ASK, plenty)
 

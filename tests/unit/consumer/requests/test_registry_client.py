@@ -10,7 +10,8 @@ from consumer.registry import ModelRegistry
 from consumer.requests.circuit import OPEN_S_MIN
 from consumer.requests.registry_client import InFlightLimit, RegistryAccess
 from consumer.requests.registry_errors import OtherVersionError
-from shared.errors import TransientError, UnauthorizedError, UnreachableError
+from consumer.verdict import Retry, verdict
+from shared.errors import NotSentError, TransientError, UnauthorizedError, UnreachableError
 from tests.unit.consumer.requests.registry_script import (
     ANY_VERSION,
     ASK,
@@ -53,11 +54,12 @@ async def test_v1alpha3_is_taken_where_v1_is_not_served(absent):
         UNAVAILABLE,
         error(500, "failed to connect"),
         error(400, "x: invalid filter query, type mismatch: bad request"),
+        error(409, "taken"),
         httpx.ConnectError("refused"),
         httpx.Response(200, headers=TEXT, text="<html>log in</html>"),
         httpx.Response(302, headers={"Location": "http://elsewhere.example/login"}),
     ],
-    ids=["503", "500", "400", "refused", "login", "redirect"],
+    ids=["503", "500", "400", "409", "refused", "login", "redirect"],
 )
 async def test_probe_that_says_nothing_about_the_version_is_repeated_by_the_next_call(answer):
     script = Script(answer, ok(EMPTY_PAGE), ok(FOUND))
@@ -72,6 +74,39 @@ async def test_probe_that_says_nothing_about_the_version_is_repeated_by_the_next
 async def test_registry_without_any_known_version_is_named_with_the_way_out():
     with pytest.raises(TransientError, match=r"registry\.example:8080.*v1.*v1alpha3.*path"):
         await Script(NO_PAGE, NO_PAGE).client(ANY_VERSION).call(ASK, plenty)
+
+
+# Of a list of one model nothing can be refused for good: something in front does not know the version.
+REFUSED = [
+    pytest.param(httpx.Response(405), id="405"),
+    pytest.param(error(400, "no such version"), id="400"),
+    pytest.param(error(422, "no such version"), id="422"),
+    pytest.param(error(500, "value too long"), id="500"),
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSED)
+async def test_version_that_something_in_front_refuses_is_not_served_and_the_next_one_is_tried(refusal):
+    script = Script(refusal, ok(EMPTY_PAGE), ok(FOUND))
+    await script.client(ANY_VERSION).call(ASK, plenty)
+    assert script.paths()[1:] == ["GET v1alpha3/registered_models", "GET v1alpha3/inference_service"]
+
+
+@pytest.mark.parametrize("refusal", REFUSED)
+async def test_registry_that_refuses_every_version_buries_nothing_and_is_named_with_what_it_said(refusal):
+    with pytest.raises(
+        TransientError, match=rf"registry\.example:8080.*v1: .*{refusal.status_code}.*v1alpha3: "
+    ) as raised:
+        await Script(refusal, refusal).client(ANY_VERSION).call(ASK, plenty)
+    assert isinstance(verdict(raised.value, 10**6, 0.5), Retry)
+
+
+async def test_registry_that_refuses_every_version_is_left_alone_at_once():
+    client = Script(httpx.Response(405), NO_PAGE).client(ANY_VERSION)
+    for expected in (TransientError, NotSentError):
+        with pytest.raises(TransientError) as raised:
+            await client.call(ASK, plenty)
+        assert type(raised.value) is expected
 
 
 @pytest.mark.parametrize("answer", [NO_PAGE, httpx.Response(410, text="gone")], ids=["unknown", "gone"])

@@ -63,7 +63,6 @@ def text(status: int, body: str = "some proxy's words", content_type: str = "tex
         (text(404, "<html>", "text/html"), OtherVersionError),
         (text(410, "gone"), OtherVersionError),
         (said(410, "gone"), OtherVersionError),
-        (said(409, "taken"), ConflictError),
         (text(409), TransientError),
         (text(409, ""), TransientError),
         (text(409, "<html>Conflict</html>", "text/html"), TransientError),
@@ -93,6 +92,22 @@ def text(status: int, body: str = "some proxy's words", content_type: str = "tex
 )  # fmt: skip
 def test_answer_means_the_same_whatever_was_asked(asked, answer, wanted):
     assert type(classify(asked, answer)) is wanted
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [
+        (CREATE, ConflictError),
+        (ENVIRONMENT, ConflictError),
+        (UPDATE, ConflictError),
+        (GET, TransientError),
+        (FIND, TransientError),
+        (LIST, TransientError),
+    ],
+    ids=str,
+)
+def test_only_a_write_can_collide_with_something_else(asked, wanted):
+    assert type(classify(asked, said(409, "taken"))) is wanted
 
 
 @pytest.mark.parametrize(

@@ -131,10 +131,6 @@ async def test_find_says_none_when_the_registry_says_no():
     assert script.seen[0].url.params["externalId"] == "x"
 
 
-async def test_find_ignores_a_record_of_another_external_id():
-    assert await Script(ok(RECORD)).registry().find_record("kserve:5a1e/2") is None
-
-
 @pytest.mark.parametrize("name", ["a;b", "a&b=c", "a+b", "a b", "%41", "é", "x/y", "#1", "?"])
 async def test_name_reaches_the_registry_as_it_is(name):
     script = Script(ok(RECORD | {"name": name}))

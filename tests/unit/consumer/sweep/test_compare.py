@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from consumer.freshness import Freshness
 from consumer.looks import RecordRef, decode, encode
 from consumer.plan import Facts
-from consumer.records import PROPERTY, encode_stamp, external_id
+from consumer.records import PROPERTY, encode_stamp, external_id, string_property
 from consumer.sweep.compare import Comparison, Difference, Reason, triage
 from consumer.sweep.shelf import Shelf
 from consumer.writeback import WriteBack
@@ -112,6 +112,25 @@ def test_a_record_written_from_a_later_look_is_compared_all_the_same():
     later = edited(RECORD, resourceVersion="99")
     assert judged(IN_SYNC, later) is None
     assert judged(IN_SYNC, replace(later, deployed=False)).reason is Reason.STATE
+
+
+LATER = seen(carrying(an_object({MODEL: "2", VERSION: "21"}), "8"), models=("1", "2"))
+EDITED = replace(record_of(LATER, number="8"), name=f"iris/{UID}/2", external_id="bar")
+
+
+def test_the_record_of_a_later_model_whose_external_id_was_edited_is_changed_and_not_made_again():
+    found = judged(LATER, EDITED, dead=frozenset({KEY}))
+    assert found.repairs == ("change the record: the record says otherwise in externalId",)
+    assert judged(LATER, replace(EDITED, external_id=external_id(UID, "2"))) is None
+
+
+def test_the_record_of_a_later_model_whose_external_id_was_edited_is_undeployed_when_its_object_is_gone():
+    found = judged(replace(LATER, freshness=replace(LATER.freshness, deleted=True)), EDITED)
+    assert (found.reason, found.undeploys) == (Reason.GONE, True)
+
+
+def test_the_record_of_a_later_model_that_says_nothing_of_itself_but_its_name_is_left_alone():
+    assert judged(LATER, replace(EDITED, properties={})) is None
 
 
 # --- records that the object does not lead to -----------------------------------------------------------------------
@@ -228,6 +247,7 @@ def test_a_record_in_a_former_registry_is_closed_though_it_is_ahead():
     [
         pytest.param(edited(RECORD, clusterId="c-2"), id="another cluster"),
         pytest.param(replace(RECORD, properties={}), id="no cluster"),
+        pytest.param(replace(RECORD, properties={PROPERTY: string_property("{garbage")}), id="unreadable"),
     ],
 )
 @pytest.mark.parametrize("observation", [IN_SYNC, GONE], ids=["alive", "gone"])
