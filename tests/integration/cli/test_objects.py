@@ -19,7 +19,7 @@ from consumer.writeback import Target, WriteBack, WriteBackForm
 from sandbox.cluster import serve
 from sandbox.faults import Fault
 from shared.cluster import ClusterSettings, client, load_cluster
-from shared.errors import NotFoundError, TransientError
+from shared.errors import NotFoundError, TransientError, UnreachableError
 from shared.naming import NamingSettings
 from shared.objects import Kind, ObjectKey
 
@@ -141,7 +141,7 @@ async def test_a_list_whose_pages_have_grown_too_old_begins_anew(world):
 async def test_an_answer_that_is_no_config_map_is_no_answer(world, body):
     fault = Fault(path=".*/configmaps/.*", error_rate=1.0, error_status=200, error_body=body, next_requests=1)
     world.cluster.faults.set(fault)
-    with pytest.raises(UnreachableError, match="reading ConfigMap kubeflow/params .*: the answer is no ConfigMap"):
+    with pytest.raises(UnreachableError, match=r"reading ConfigMap kubeflow/params .*: the answer is no ConfigMap"):
         await world.objects.config_map("kubeflow", "params")
 
 
