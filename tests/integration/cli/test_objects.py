@@ -139,7 +139,8 @@ async def test_a_list_whose_pages_have_grown_too_old_begins_anew(world):
 
 @pytest.mark.parametrize("body", ["<html>", "[]", '{"data": []}', '{"da'])
 async def test_an_answer_that_is_no_config_map_is_no_answer(world, body):
-    fault = Fault(path=".*/configmaps/.*", error_rate=1.0, error_status=200, error_body=body, next_requests=1)
+    as_json = {"Content-Type": "application/json"}
+    fault = Fault(path=".*/configmaps/.*", error_rate=1.0, error_status=200, error_body=body, error_headers=as_json)
     world.cluster.faults.set(fault)
     with pytest.raises(UnreachableError, match=r"reading ConfigMap kubeflow/params .*: the answer is no ConfigMap"):
         await world.objects.config_map("kubeflow", "params")
