@@ -28,6 +28,7 @@ async def world(tmp_path_factory):
 async def pipeline(world):
     yield world
     world.cluster.faults.clear()
+    await eventually(lambda: lines(world, "back") == lines(world, "away"), "the API server is known to be back", 30.0)
 
 
 def all_recorded(pipeline: Pipeline, uids: list[str]) -> bool:
