@@ -98,3 +98,5 @@ async def test_records_follow_the_model_label_while_ids_cannot_be_written(pipeli
     await eventually(
         lambda: [by_model(pipeline, uid) for uid in uids] == wanted, "only the present model is deployed", 30.0
     )
+    pipeline.cluster.faults.clear()
+    await eventually(lambda: pipeline.id_label(changed), "the id is written after all", 30.0)
