@@ -112,7 +112,7 @@ class Recorded:
 
     def holds(self, line: _Line, at: int) -> bool:
         """Whether what was done at that time belongs to the capture. A look concerns an object that is in it."""
-        if line.look or not line.sequence:
+        if line.look:
             first = self._first.get(line.object)
             return first is not None and at >= first - CLOCKS_US and (self.until is None or at <= self.until)
         stored = self._events.get(line.sequence)

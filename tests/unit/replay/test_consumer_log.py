@@ -132,6 +132,11 @@ def test_a_record_that_a_look_closes_was_changed_though_nobody_decided_it_here()
     assert (found.time, found.ms) == ("2026-12-01T10:00:01.492Z", 8.0), "it began before its end"
 
 
+def test_a_request_of_another_kind_does_not_carry_out_what_was_decided():
+    found = actions(line("decided", 1.0, action="PatchObject"), line("request", 1.5, **UPDATE, status="200", ms=8.0))
+    assert [(each.kind, each.status) for each in found] == [("PatchObject", 0), ("UpdateRecord", 200)]
+
+
 def test_what_is_no_decision_of_ours_is_none():
     assert actions(line("decided", action="CANARY")) == []
 
